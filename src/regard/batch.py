@@ -1,0 +1,117 @@
+"""What a model reads: token ids in rows, and where in its sentence each token stands.
+
+Shapes: B rows, T tokens, S source tokens.
+
+A row may hold one sentence and padding, or several whole sentences one after another. Both are said in
+the same way, by giving each token a *segment* (0 is padding, 1, 2, … are the row's sentences) and a
+*position* inside that segment. Masks, positions and losses need nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PADDING_SEGMENT = 0
+IGNORED = -100  # a label that carries no loss, as torch's cross entropy counts it
+
+
+@dataclass(frozen=True)
+class Specials:
+    """The ids of the tokens that are not text. A language model may start and end with the same one."""
+
+    padding: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each token of each row stands.
+
+    `segments_BT` may be None: then every row is one whole sentence without padding, and positions rise by
+    one. That is worth knowing, because attention can then use its fastest kernels.
+    """
+
+    positions_BT: Tensor
+    segments_BT: Tensor | None = None
+
+    @classmethod
+    def whole(cls, ids_BT: Tensor, first: int = 0) -> Places:
+        """The places of `ids_BT` when each row is one sentence, at positions `first`, `first + 1`, …"""
+        positions_T = torch.arange(first, first + ids_BT.shape[1], device=ids_BT.device)
+        return cls(positions_T.expand(ids_BT.shape))
+
+    def extend(self, new: Places) -> Places:
+        """These places followed by `new` ones."""
+        positions = torch.cat([self.positions_BT, new.positions_BT], dim=1)
+        if self.segments_BT is None and new.segments_BT is None:
+            return Places(positions)
+        return Places(positions, torch.cat([self.segments_or_ones(), new.segments_or_ones()], dim=1))
+
+    def segments_or_ones(self) -> Tensor:
+        """The segments, spelled out where the rows are whole sentences."""
+        if self.segments_BT is None:
+            return torch.ones_like(self.positions_BT)
+        return self.segments_BT
+
+    def select(self, rows: Tensor) -> Places:
+        """The given rows, in the given order; a row may be named twice."""
+        segments = None if self.segments_BT is None else self.segments_BT.index_select(0, rows)
+        return Places(self.positions_BT.index_select(0, rows), segments)
+
+    def to(self, device: torch.device) -> Places:
+        """The same places on another device."""
+        segments = None if self.segments_BT is None else self.segments_BT.to(device, non_blocking=True)
+        return Places(self.positions_BT.to(device, non_blocking=True), segments)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids in rows, and their places."""
+
+    ids_BT: Tensor
+    places: Places
+
+    @classmethod
+    def whole(cls, ids_BT: Tensor) -> Tokens:
+        """Rows that are each one whole sentence, all of one length, without padding."""
+        return cls(ids_BT, Places.whole(ids_BT))
+
+    @classmethod
+    def padded(cls, sentences: Sequence[Sequence[int]], padding: int, length: int | None = None) -> Tokens:
+        """One sentence a row, filled up with `padding` on the right to `length` or to the longest."""
+        longest = max(map(len, sentences))
+        length = longest if length is None else length
+        ids = torch.full((len(sentences), length), padding, dtype=torch.long)
+        for row, sentence in enumerate(sentences):
+            ids[row, : len(sentence)] = torch.as_tensor(sentence, dtype=torch.long)
+        lengths_B1 = torch.tensor([[len(sentence)] for sentence in sentences])
+        positions = torch.arange(length).expand(len(sentences), length)
+        real = positions < lengths_B1
+        return cls(ids, Places(torch.where(real, positions, 0), real.long()))
+
+    def to(self, device: torch.device) -> Tokens:
+        """The same tokens on another device."""
+        return Tokens(self.ids_BT.to(device, non_blocking=True), self.places.to(device))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One training batch: what is read, what is fed to the decoder, and what it should answer.
+
+    `labels_BT[b, t]` is the token that follows `target.ids_BT[b, t]`; `IGNORED` where there is none.
+    A model without a source (a language model) has `source = None`.
+    """
+
+    source: Tokens | None
+    target: Tokens
+    labels_BT: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        source = None if self.source is None else self.source.to(device)
+        return Batch(source, self.target.to(device), self.labels_BT.to(device, non_blocking=True))

@@ -1,0 +1,41 @@
+"""Every exception Regard raises on purpose.
+
+    RegardError                 a mistake we can name; the command line prints it without a traceback
+    ├── UsageError      (2)     the command or the recipe asks for something that does not exist
+    ├── DataError       (65)    a file was read and its content is wrong
+    ├── MissingError    (66)    a file or folder is not there
+    └── InternalError   (70)    Regard itself broke a promise; please report it
+
+The number is the exit code of the command line (BSD's sysexits). A message says four things:
+the place, the rule, the value found, and what to do about it.
+"""
+
+
+class RegardError(Exception):
+    """A mistake we can name, in a sentence that says place, rule, value and fix."""
+
+    exit_code = 70
+
+
+class UsageError(RegardError):
+    """The command or the recipe asks for something that does not exist or cannot be."""
+
+    exit_code = 2
+
+
+class DataError(RegardError):
+    """A file was read, and its content breaks a rule."""
+
+    exit_code = 65
+
+
+class MissingError(RegardError):
+    """A file or folder is not there."""
+
+    exit_code = 66
+
+
+class InternalError(RegardError):
+    """Regard itself broke a promise; please report it."""
+
+    exit_code = 70

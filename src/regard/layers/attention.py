@@ -1,0 +1,85 @@
+"""Multi-head scaled dot-product attention (Attention Is All You Need, section 3.2).
+
+Shapes: B rows, Q queries, K keys, D model, H heads, E size of one head's key or value.
+
+    Attention(Q, K, V) = softmax(Q·Kᵀ / √d_k)·V
+    MultiHead(x, kv)   = Concat(head_1, …, head_h)·W_O,   head_i = Attention(x·W_Q_i, kv.keys_i, kv.values_i)
+
+Attention attends to a `KeyValue` through a `Visible`. Whether that is its own sentence, the encoder's
+memory or what earlier steps left behind is the caller's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.layers.mask import Visible
+
+Watcher = Callable[[Tensor], None]
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """The keys and values of every head, computed once and kept."""
+
+    keys_BHKE: Tensor
+    values_BHKE: Tensor
+
+    def extend(self, new: KeyValue) -> KeyValue:
+        """What was kept, followed by `new`."""
+        keys = torch.cat([self.keys_BHKE, new.keys_BHKE], dim=2)
+        return KeyValue(keys, torch.cat([self.values_BHKE, new.values_BHKE], dim=2))
+
+    def select(self, rows: Tensor) -> KeyValue:
+        """The given rows, in the given order; a row may be named twice."""
+        return KeyValue(self.keys_BHKE.index_select(0, rows), self.values_BHKE.index_select(0, rows))
+
+
+class Attention(nn.Module):
+    """Multi-head attention with free h, d_k and d_v.
+
+    Set `watcher` to receive the weights of every call, [B, H, Q, K]; they are then computed step by step.
+    Without a watcher the fused kernel runs, which never forms them.
+    """
+
+    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, bias: bool = True) -> None:
+        super().__init__()
+        self.heads, self.d_k, self.d_v = heads, d_k, d_v
+        self.query = nn.Linear(d_model, heads * d_k, bias)
+        self.key_value = nn.Linear(d_model, heads * (d_k + d_v), bias)
+        self.output = nn.Linear(heads * d_v, d_model, bias)
+        self.watcher: Watcher | None = None
+
+    def keys_values(self, x_BKD: Tensor) -> KeyValue:
+        """The keys and values that `x_BKD` offers to those who attend to it."""
+        keys, values = self.key_value(x_BKD).split([self.heads * self.d_k, self.heads * self.d_v], dim=-1)
+        return KeyValue(self._split_heads(keys), self._split_heads(values))
+
+    def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
+        """What each query of `x_BQD` gathers from `kv`: [B, Q, D]."""
+        query_BHQE = self._split_heads(self.query(x_BQD))
+        if self.watcher is not None:
+            weights_BHQK = attention_weights(query_BHQE, kv.keys_BHKE, visible)
+            self.watcher(weights_BHQK)
+            heads_BHQE = weights_BHQK @ kv.values_BHKE
+        else:
+            allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
+            heads_BHQE = F.scaled_dot_product_attention(
+                query_BHQE, kv.keys_BHKE, kv.values_BHKE, attn_mask=allowed, is_causal=visible.is_causal
+            )
+        return self.output(heads_BHQE.transpose(1, 2).flatten(2))
+
+    def _split_heads(self, x_BTD: Tensor) -> Tensor:
+        return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def attention_weights(query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> Tensor:
+    """softmax(Q·Kᵀ / √d_k) over the visible keys: [B, H, Q, K], each row sums to one."""
+    scores_BHQK = query_BHQE @ keys_BHKE.transpose(-2, -1) / math.sqrt(query_BHQE.shape[-1])
+    return scores_BHQK.masked_fill(~visible.dense(scores_BHQK)[:, None], -torch.inf).softmax(dim=-1)

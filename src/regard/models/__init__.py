@@ -1,0 +1,1 @@
+"""The models, all behind one interface: `SequenceModel`."""

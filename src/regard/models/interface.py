@@ -1,0 +1,54 @@
+"""The waist of the hourglass: what every model offers, and all that search, training and pictures know of it.
+
+Shapes: B rows, S source tokens, T target tokens, D model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, Self, TypeVar
+
+from torch import Tensor, nn
+
+from regard.batch import Batch, Tokens
+
+
+class State(Protocol):
+    """Everything a model keeps between two decoding steps, as a value: steps make a new one."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The given rows, in the given order; search keeps, copies and drops rows with this."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class SequenceModel(nn.Module, ABC, Generic[StateT]):
+    """A model that gives the next token's scores, all positions at once or step by step.
+
+    Training calls `forward`. Decoding calls `start` once and `step` for each token. A model writes one
+    private decoding path that both use, so that they cannot drift apart; `tests/contracts` holds it to that.
+    """
+
+    vocabulary: int
+
+    @abstractmethod
+    def features(self, batch: Batch) -> Tensor:
+        """What the output projection reads, [B, T, D]: a fused loss takes it from here."""
+
+    @abstractmethod
+    def logits(self, features_BTD: Tensor) -> Tensor:
+        """The output projection: features → unnormalised scores, [B, T, V]."""
+
+    @abstractmethod
+    def start(self, source: Tokens | None, rows: int) -> StateT:
+        """Read the source once. A model without a source is given None and the number of rows."""
+
+    @abstractmethod
+    def step(self, tokens_BT: Tensor, state: StateT) -> tuple[Tensor, StateT]:
+        """Read one more token a row, or a whole prefix; give the scores of what comes next, [B, V]."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The scores at every target position at once, [B, T, V]."""
+        return self.logits(self.features(batch))
