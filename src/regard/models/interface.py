@@ -6,6 +6,7 @@ Shapes: B rows, S source tokens, T target tokens, D model, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
@@ -22,6 +23,10 @@ class State(Protocol):
 
 
 StateT = TypeVar("StateT", bound=State)
+
+Criterion = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]
+"""(output projection, features_BTD, labels_BT) → the loss of every token, losses_BT. Given the projection
+instead of its result, a criterion may work through a large vocabulary piece by piece."""
 
 
 class SequenceModel(nn.Module, ABC, Generic[StateT]):
@@ -52,3 +57,7 @@ class SequenceModel(nn.Module, ABC, Generic[StateT]):
     def forward(self, batch: Batch) -> Tensor:
         """The scores at every target position at once, [B, T, V]."""
         return self.logits(self.features(batch))
+
+    def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
+        """The training loss of every token, [B, T]; a model that learns by more than its scores overrides it."""
+        return criterion(self.logits, self.features(batch), batch.labels_BT)
