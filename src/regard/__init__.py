@@ -35,7 +35,17 @@ _HOME = {
     "UsageError": "regard.errors",
 }
 
-__all__ = ["DataError", "InternalError", "MissingError", "Model", "RegardError", "UsageError", "__version__", "load", "train"]  # fmt: skip
+__all__ = [
+    "DataError",
+    "InternalError",
+    "MissingError",
+    "Model",
+    "RegardError",
+    "UsageError",
+    "__version__",
+    "load",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -90,9 +90,7 @@ class _Pool:
         lengths = torch.cat([self.lengths_BP, other.lengths_BP], dim=1)
         tokens = torch.cat([self.tokens_BPL, other.tokens_BPL], dim=1)
         best_BPL = best_BP[:, :, None].expand(-1, -1, tokens.shape[2])
-        return _Pool(
-            scores_BP, joined.gather(1, best_BP), lengths.gather(1, best_BP), tokens.gather(1, best_BPL)
-        )
+        return _Pool(scores_BP, joined.gather(1, best_BP), lengths.gather(1, best_BP), tokens.gather(1, best_BPL))
 
     def select(self, rows: Tensor) -> _Pool:
         return _Pool(*(part.index_select(0, rows) for part in vars(self).values()))

@@ -82,4 +82,6 @@ class Attention(nn.Module):
 def attention_weights(query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> Tensor:
     """softmax(Q·Kᵀ / √d_k) over the visible keys: [B, H, Q, K], each row sums to one."""
     scores_BHQK = query_BHQE @ keys_BHKE.transpose(-2, -1) / math.sqrt(query_BHQE.shape[-1])
-    return scores_BHQK.masked_fill(~visible.dense(scores_BHQK)[:, None], -torch.inf).softmax(dim=-1)
+    hidden_BHQK = ~visible.dense(scores_BHQK)[:, None]
+    # Where nothing is visible (an empty source) the softmax is NaN; the fused kernel gathers nothing there.
+    return scores_BHQK.masked_fill(hidden_BHQK, -torch.inf).softmax(dim=-1).masked_fill(hidden_BHQK, 0.0)

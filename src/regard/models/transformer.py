@@ -38,15 +38,14 @@ class TransformerSettings:
     norm: Norm = "post"
 
     def __post_init__(self) -> None:
-        if self.d_k is None and self.d_model % self.heads:
-            raise ValueError(
-                f"`d_model` must be a multiple of `heads` ({self.heads}) unless `d_k` is given, "
-                f"but is {self.d_model}"
-            )
         for name in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {value}")
+        if self.d_k is None and self.d_model % self.heads:
+            raise ValueError(
+                f"`d_model` must be a multiple of `heads` ({self.heads}) unless `d_k` is given, but is {self.d_model}"
+            )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
 

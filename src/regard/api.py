@@ -1,0 +1,137 @@
+"""Text in, text out: what Python users call, and what the command line is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard import experiment, folder
+from regard.batch import Tokens
+from regard.decoding.search import Hypothesis, SearchSettings, beam_search
+from regard.evaluation.metrics import Score, score
+from regard.models.build import build
+from regard.recipe import Recipe, load_recipe
+from regard.text.tokenizer import Tokenizer
+from regard.viewing.capture import attention_maps
+from regard.viewing.figures import AttentionMap, attention_html
+from regard.viewing.parameters import Anatomy, anatomy
+
+SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation. `score` is the length-normalised log-probability; compare it within one sentence only."""
+
+    text: str
+    score: float
+    log_probability: float
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A sentence, its translation, and every attention that made it."""
+
+    source: str
+    translation: str
+    maps: list[AttentionMap]
+
+    def to_html(self) -> str:
+        """One self-contained page."""
+        return attention_html(self.maps, title=self.source, source=self.source, target=self.translation)
+
+
+class Model:
+    """A trained model, ready to use."""
+
+    def __init__(self, loaded: folder.Loaded) -> None:
+        self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
+        self.device = next(loaded.model.parameters()).device
+
+    def translate(self, texts: Sequence[str], search: SearchSettings | None = None) -> list[str]:
+        """The best translation of each text, in order. An empty text stays empty."""
+        return [found[0].text for found in self.translations(texts, search)]
+
+    def translations(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Translation]]:
+        """The `search.nbest` best translations of each text, best first.
+
+        `progress` is called with the number of texts done since the last call.
+        """
+        search = search or self.recipe.search
+        results: list[list[Translation]] = [[Translation("", 0.0, 0.0, cut=False)] for _ in texts]
+        sources = {
+            place: ids for place, text, ids in zip(range(len(texts)), texts, self._encode(texts), strict=True)
+            if text.strip()
+        }  # fmt: skip
+        for places in _batches(sources, search.beam):
+            tokens = Tokens.padded([sources[place] for place in places], self.tokenizer.specials.padding)
+            found = beam_search(self.network, tokens.to(self.device), self.tokenizer.specials, search)
+            for place, hypotheses in zip(places, found, strict=True):
+                results[place] = [self._translation(hypothesis) for hypothesis in hypotheses]
+            if progress is not None:
+                progress(len(places))
+        return results
+
+    def evaluate(self, sources: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Translate `sources` and score the result against `references`."""
+        return score(self.translate(sources), references)
+
+    def look(self, text: str, search: SearchSettings | None = None) -> Picture:
+        """Translate `text` and take a picture of every attention."""
+        source = self._encode([text])[0]
+        tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
+        best = beam_search(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
+        maps = attention_maps(self.network, self.tokenizer, source[:-1], best.tokens)
+        return Picture(text, self.tokenizer.decode(best.tokens), maps)
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_all(texts)]
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        return Translation(self.tokenizer.decode(found.tokens), found.score, found.log_probability, found.cut)
+
+
+def load(path: str | Path, device: str = "auto") -> Model:
+    """The model in a folder that `regard train` wrote."""
+    return Model(folder.load_folder(Path(path), experiment.choose_device(device)))
+
+
+def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) -> Model:
+    """Train by a recipe (a `Recipe`, a file or a preset's name) into the folder `out`, and load the result."""
+    if isinstance(recipe, str):
+        recipe = load_recipe(recipe, overrides)
+    experiment.train(recipe, Path(out))
+    return load(out, recipe.device)
+
+
+def inspect(name: str) -> Anatomy:
+    """The weights of a model folder, a recipe file or a preset; none are loaded or made."""
+    if Path(name).is_dir():
+        recipe = folder.read_recipe(Path(name))
+        vocabulary = Tokenizer.load(Path(name) / folder.TOKENIZER).size
+    else:
+        recipe = load_recipe(name)
+        vocabulary = recipe.tokenizer.vocabulary
+    with torch.device("meta"):
+        return anatomy(build(recipe.model, vocabulary), recipe.name, recipe.model.kind, vocabulary)
+
+
+def _batches(sources: dict[int, list[int]], beam: int) -> list[list[int]]:
+    """Places of texts of similar length together, the longest first, so that memory runs out at once or never."""
+    batches: list[list[int]] = []
+    longest = 0
+    for place in sorted(sources, key=lambda place: len(sources[place]), reverse=True):
+        if not batches or (len(batches[-1]) + 1) * longest * beam > SLOTS_PER_BATCH:
+            batches.append([])
+            longest = len(sources[place])
+        batches[-1].append(place)
+    return batches

@@ -1,0 +1,293 @@
+"""The command line. Results go to stdout, everything else to stderr; a user's mistake gets a sentence.
+
+Nothing heavy is imported at the top: `regard --help` must answer at once, without torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import click
+import typer
+
+from regard import __version__
+from regard.errors import DataError, RegardError, UsageError
+from regard.status import StatusLine
+
+if TYPE_CHECKING:
+    from regard.api import Model, Translation
+    from regard.decoding.search import SearchSettings
+    from regard.viewing.parameters import Anatomy
+
+app = typer.Typer(
+    name="regard",
+    help="Train, run and see attention models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LINES_AT_A_TIME = 2_000
+STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, made for programs.")]
+Beam = Annotated[int | None, typer.Option(help="Beams to search with; 1 is greedy.", show_default="the model's recipe")]
+Alpha = Annotated[
+    float | None,
+    typer.Option(help="Length penalty ((5+length)/6)^alpha; 0 is neutral, more favours longer.",
+                 show_default="the model's recipe"),
+]  # fmt: skip
+
+
+@app.callback(invoke_without_command=True)
+def _regard(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the model and the picture.")] = Path("demo"),
+) -> None:
+    """A tour in two minutes, offline: train a small Transformer, score it, translate, and look at its attention."""
+    from regard.demo import run
+
+    _exit_if_stopped(run(out), out)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A recipe file or a preset's name.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, as training.steps=500.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Sentences to translate from, one a line.")] = None,
+    target: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The model folder to write.", show_default="runs/NAME")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+) -> None:
+    """Train a model from a recipe, or from two text files: regard train --source a.en --target a.de"""
+    from regard import experiment, folder
+    from regard.recipe import load_recipe
+
+    arguments = [recipe, *(overrides or [])] if recipe is not None else []
+    changes = [argument for argument in arguments if "=" in argument]
+    names = [argument for argument in arguments if "=" not in argument]
+    if len(names) > 1:
+        raise UsageError(f"regard train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
+    if (source is None) != (target is None):
+        raise UsageError("regard train: --source and --target must be given together, but one is missing.")
+    if source is not None:
+        changes = [f"data={{kind='files', source={json.dumps(source)}, target={json.dumps(target)}}}", *changes]
+    if resume:
+        if out is None or names:
+            raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
+        plan = folder.read_recipe(out, changes)
+    elif not names and source is None:
+        raise UsageError("regard train: needs a recipe or --source and --target. See: regard train --help")
+    else:
+        plan = load_recipe(names[0] if names else "small", changes)
+    place = out or Path("runs") / plan.name
+    outcome = experiment.train(plan, place, resume)
+    _exit_if_stopped(outcome.signal, place)
+    print(f"All {outcome.step:,} steps done. The model is in {place}. Try: regard translate {place}", file=sys.stderr)
+
+
+@app.command()
+def translate(
+    model: ModelFolder,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Text to translate; - is stdin.")] = "-",
+    beam: Beam = None,
+    alpha: Alpha = None,
+    nbest: Annotated[int, typer.Option(help="Translations a line; more than one prints a block a line.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Translate line by line: as many lines come out as went in."""
+    from regard.data.corpus import lines_of, open_text
+
+    loaded = _load(model)
+    search = _search(loaded.recipe.search, beam, alpha, nbest)
+    # At a terminal each line is answered at once; otherwise many lines share the work.
+    size = 1 if file == "-" and sys.stdin.isatty() else LINES_AT_A_TIME
+    with nullcontext(sys.stdin.buffer) if file == "-" else open_text(Path(file)) as stream, _Progress() as progress:
+        lines = lines_of(stream, "stdin" if file == "-" else file)
+        while some := list(islice(lines, size)):
+            for translations in loaded.translations(some, search, progress.add):
+                print(_as_json(translations) if as_json else "\n".join(found.text for found in translations))
+            sys.stdout.flush()
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    source: Annotated[
+        Path | None, typer.Argument(help="Sentences to translate.", show_default="the recipe's test set")
+    ] = None,
+    reference: Annotated[Path | None, typer.Argument(help="What they should become.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate a test set and score it; every score comes with its signature."""
+    from regard.data.corpus import load_corpus, read_pairs
+    from regard.evaluation.metrics import score
+
+    if (source is None) != (reference is None):
+        raise UsageError("regard evaluate: SOURCE and REFERENCE must be given together, but one is missing.")
+    loaded = _load(model)
+    pairs = (
+        load_corpus(loaded.recipe.data).test if source is None or reference is None else read_pairs(source, reference)
+    )
+    if not pairs:
+        raise DataError(f"{model}: its recipe names no test set. Give one: regard evaluate MODEL SOURCE REFERENCE")
+    search = _search(loaded.recipe.search, beam, alpha, nbest=1)
+    with _Progress() as progress:
+        found = loaded.translations([pair.source for pair in pairs], search, progress.add)
+    scores = score([translations[0].text for translations in found], [pair.target for pair in pairs])
+    if as_json:
+        print(json.dumps({"lines": len(pairs), "scores": [vars(score) for score in scores]}))
+    else:
+        print(*scores, sep="\n")
+
+
+@app.command()
+def view(
+    model: ModelFolder,
+    text: Annotated[str, typer.Argument(help="A sentence to translate and look at.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("attention.html"),
+) -> None:
+    """Draw every attention of the model while it translates a sentence, into one HTML file."""
+    from regard.files import write_file
+
+    picture = _load(model).look(text)
+    write_file(out, picture.to_html())
+    print(picture.translation)
+    print(f"The picture is in {out}; open it in a browser.", file=sys.stderr)
+
+
+@app.command()
+def inspect(
+    model: Annotated[str, typer.Argument(metavar="MODEL|PRESET", help="A model folder, a recipe file or a preset.")],
+    as_json: AsJson = False,
+) -> None:
+    """List every weight matrix of a model with its shape and size."""
+    from regard.api import inspect as look_inside
+
+    found = look_inside(model)
+    if as_json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+    else:
+        _print_anatomy(found)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of recipes, for editors that complete and check TOML."""
+    from regard import settings
+    from regard.recipe import Recipe
+
+    print(json.dumps(settings.schema(Recipe), indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command line; turn every mistake we can name into a sentence and an exit code."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code or 0)
+    except RegardError as error:
+        _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except BrokenPipeError:
+        # The reader left, as `head` does. Point stdout nowhere, or Python complains while it closes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("REGARD_DEBUG"):
+            raise
+        _fail(
+            f"internal error ({type(error).__name__}: {error}). Set REGARD_DEBUG=1 to see where; please report it.", 70
+        )
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"regard: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _load(model: Path) -> Model:
+    from regard.api import load
+
+    return load(model)
+
+
+def _search(default: SearchSettings, beam: int | None, alpha: float | None, nbest: int) -> SearchSettings:
+    from dataclasses import replace
+
+    beam = default.beam if beam is None else beam
+    alpha = default.alpha if alpha is None else alpha
+    try:
+        return replace(default, beam=beam, alpha=alpha, nbest=nbest)
+    except ValueError as error:
+        raise UsageError(f"search: {error}.") from error
+
+
+def _as_json(translations: Sequence[Translation]) -> str:
+    best, *others = [vars(translation) for translation in translations]
+    return json.dumps({**best, "alternatives": others}, ensure_ascii=False)
+
+
+def _exit_if_stopped(signal: str | None, out: Path) -> None:
+    """Say how to go on after a signal, and leave with the code shells expect of it."""
+    if signal is not None:
+        print(f"Stopped by {signal}; nothing is lost. Go on with: regard train --resume --out {out}", file=sys.stderr)
+        raise typer.Exit(STOPPED_BY[signal])
+
+
+def _print_anatomy(found: Anatomy) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=f"{found.name}: {found.kind}", title_justify="left")
+    table.add_column("matrix")
+    table.add_column("shape", justify="right")
+    table.add_column("parameters", justify="right")
+    for matrix in found.matrices:
+        table.add_row(matrix.name, " × ".join(map(str, matrix.shape)), f"{matrix.parameters:,}")
+    table.add_section()
+    table.add_row("total", "", f"{found.parameters:,}")
+    Console().print(table)
+
+
+class _Progress:
+    """Counts lines on the status line."""
+
+    def __init__(self) -> None:
+        self._status, self._done = StatusLine(), 0
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.close()
+
+    def add(self, lines: int) -> None:
+        self._done += lines
+        self._status.show(lambda: f"{self._done:,} lines")

@@ -1,0 +1,59 @@
+"""`regard demo`: the whole journey in two minutes, from a corpus to a picture of attention."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from regard import api, experiment, folder
+from regard.data.corpus import load_corpus
+from regard.evaluation.metrics import score
+from regard.files import write_file
+from regard.recipe import load_recipe
+
+DEMO = "demo"
+SENTENCES_SHOWN = 5
+LOOKED_AT = "The train leaves on Saturday at 3:04 PM."
+
+
+def run(out: Path) -> str | None:
+    """The tour; the name of the signal if it was stopped."""
+    started = time.monotonic()
+    recipe = load_recipe(DEMO)
+    model_folder = out / "model"
+    print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n")
+    outcome = experiment.train(recipe, _fresh(model_folder))
+    if outcome.signal is not None:
+        return outcome.signal
+
+    model = api.load(model_folder)
+    test = load_corpus(recipe.data).test
+    translations = model.translate([pair.source for pair in test])
+    print(f"\nOn {len(test)} lines it has never seen:")
+    for figure in score(translations, [pair.target for pair in test]):
+        print(f"  {figure}")
+    print("\nFor example:")
+    for pair, translation in list(zip(test, translations, strict=True))[:SENTENCES_SHOWN]:
+        mark = "✓" if translation == pair.target else f"✗ (should be {pair.target})"
+        print(f"  {pair.source}\n    {translation}  {mark}")
+
+    picture = model.look(LOOKED_AT)
+    page = out / "attention.html"
+    write_file(page, picture.to_html())
+    print(f"\nWhat it looks at while it writes “{picture.translation}”:\n  {page.resolve().as_uri()}\n")
+    print("Next:")
+    print(f'  echo "one hundred and one" | regard translate {model_folder}')
+    print(f'  regard view {model_folder} "Saturday, March 14, 2015" --out picture.html')
+    print(f"  regard inspect {model_folder}")
+    print("  regard train --source your.en --target your.de")
+    print(f"({time.monotonic() - started:.0f} s in all)", file=sys.stderr)
+    return None
+
+
+def _fresh(model_folder: Path) -> Path:
+    """Make way for a new demo model; nothing but an earlier demo's is ever removed."""
+    if (model_folder / folder.RECIPE).is_file() and folder.read_recipe(model_folder).name == DEMO:
+        shutil.rmtree(model_folder)
+    return model_folder

@@ -1,0 +1,1 @@
+"""How good a translation is, said so that nobody can misread it."""

@@ -1,0 +1,181 @@
+"""One training run: from a recipe to a model folder."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from regard import folder
+from regard.batch import Tokens
+from regard.data.batching import Batches, Example
+from regard.data.corpus import load_corpus
+from regard.data.generated import Pair
+from regard.decoding.search import SearchSettings, beam_search
+from regard.errors import UsageError
+from regard.models.build import build
+from regard.recipe import Recipe
+from regard.text.tokenizer import Tokenizer
+from regard.training import checkpoint
+from regard.training.log import TrainingLog
+from regard.training.trainer import Trainer, Validation
+
+SAMPLES = 3
+GREEDY = SearchSettings(beam=1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: at which step, by which signal (None: it was done), and the last validation."""
+
+    step: int
+    signal: str | None
+    validation: Validation | None
+
+
+def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
+    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint."""
+    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume.")
+    torch.manual_seed(recipe.seed)
+    run = _Run(recipe, out, resume)
+    try:
+        return run.to_the_end()
+    finally:
+        run.log.close()
+
+
+class _Run:
+    """The parts of one run, and what happens between steps."""
+
+    def __init__(self, recipe: Recipe, out: Path, resume: bool) -> None:
+        self.recipe, self.out = recipe, out
+        self.checkpoints = out / folder.CHECKPOINTS
+        self.device = choose_device(recipe.device)
+        corpus = load_corpus(recipe.data)
+        self.samples = corpus.valid[:SAMPLES]
+        if resume:
+            self.tokenizer = Tokenizer.load(out / folder.TOKENIZER)
+        else:
+            text = (side for pair in corpus.train for side in (pair.source, pair.target))
+            self.tokenizer = Tokenizer.learn(text, recipe.tokenizer)
+        folder.write_beginning(out, recipe, self.tokenizer)
+        train, valid = (
+            Batches(encode(pairs, self.tokenizer), self.tokenizer.specials, recipe.batch, recipe.seed)
+            for pairs in (corpus.train, corpus.valid)
+        )
+        self.valid = [valid[place] for place in range(valid.per_epoch)]
+        model = build(recipe.model, self.tokenizer.size).to(self.device)
+        self.trainer = Trainer(model, train, recipe.training, recipe.model.d_model)
+        warnings = self._go_back_to_checkpoint() if resume else []
+        self.log = TrainingLog(out / folder.METRICS, recipe.training.steps, first=self.trainer.step)
+        for warning in warnings:
+            self.log.say(f"warning: {warning}")
+        self.log.say(
+            f"{len(corpus.train):,} training pairs, {len(corpus.valid):,} for validation; {self.tokenizer.size:,} "
+            f"subwords; {sum(weight.numel() for weight in model.parameters()):,} parameters on {self.device}"
+        )
+
+    def to_the_end(self) -> Outcome:
+        """Step until done or told to stop; either way nothing learned is lost."""
+        settings, validation = self.recipe.training, None
+        with _signals() as received:
+            while self.trainer.step < settings.steps:
+                self.log.step(self.trainer.advance())
+                last = self.trainer.step == settings.steps
+                if last or self.trainer.step % settings.validate_every == 0:
+                    validation = self._validate()
+                if last or received or self.trainer.step % settings.save_every == 0:
+                    checkpoint.save(self.checkpoints, self.trainer.snapshot(), settings.keep)
+                if received and not last:
+                    return Outcome(self.trainer.step, received[0], validation)
+        return self._finish(validation or self._validate())
+
+    def _go_back_to_checkpoint(self) -> list[str]:
+        snapshot, damaged = checkpoint.newest(self.checkpoints)
+        self.trainer.restore(snapshot)
+        return damaged
+
+    def _validate(self) -> Validation:
+        validation = self.trainer.validate(self.valid)
+        values = {"step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity}
+        self.log.event("validation", values)
+        self.log.say(f"step {self.trainer.step:,}: validation perplexity {validation.perplexity:.3f} per token")
+        for pair, translation in zip(self.samples, self._translate(self.samples), strict=True):
+            mark = "✓" if translation == pair.target else "✗"
+            self.log.say(f"  {mark} {pair.source}  →  {translation}")
+        return validation
+
+    def _translate(self, pairs: Sequence[Pair]) -> list[str]:
+        specials = self.tokenizer.specials
+        sources = [[*ids, specials.end] for ids in self.tokenizer.encode_all([pair.source for pair in pairs])]
+        tokens = Tokens.padded(sources, specials.padding).to(self.device)
+        found = beam_search(self.trainer.model, tokens, specials, GREEDY)
+        return [self.tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+
+    def _finish(self, validation: Validation) -> Outcome:
+        """Average the newest checkpoints and write the model."""
+        newest = checkpoint.found(self.checkpoints)[-self.recipe.training.average :]
+        self.trainer.model.load_state_dict(checkpoint.averaged(newest))
+        averaged = self.trainer.validate(self.valid)
+        self.log.say(
+            f"average of the last {len(newest)} checkpoints: validation perplexity {averaged.perplexity:.3f} "
+            f"(last step alone: {validation.perplexity:.3f})"
+        )
+        values = {"step": self.trainer.step, "checkpoints": len(newest), "nll": averaged.nll}
+        self.log.event("average", values)
+        folder.write_end(self.out, checkpoint.weights_of(self.trainer.model), self._card(averaged))
+        return Outcome(self.trainer.step, None, averaged)
+
+    def _card(self, validation: Validation) -> str:
+        parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
+        return (
+            f"# {self.recipe.name}\n\n"
+            f"A {self.recipe.model.kind} of {parameters:,} parameters over {self.tokenizer.size:,} subwords, trained "
+            f"with Regard for {self.trainer.step:,} steps. All settings are in `{folder.RECIPE}`.\n\n"
+            f"Validation perplexity: {validation.perplexity:.3f} per token over {validation.tokens:,} tokens.\n\n"
+            "```python\nimport regard\n\n"
+            f'model = regard.load("{self.out.name}")\nmodel.translate(["…"])\n```\n'
+        )
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device: must be one this machine has, but is `cuda` and none is visible. Use `cpu`.")
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def encode(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Example]:
+    """Sentence pairs as token ids."""
+    sources = tokenizer.encode_all([pair.source for pair in pairs])
+    targets = tokenizer.encode_all([pair.target for pair in pairs])
+    return list(zip(sources, targets, strict=True))
+
+
+@contextmanager
+def _signals() -> Iterator[list[str]]:
+    """Collect the names of the signals that ask to stop, instead of dying of them; a second one kills as usual."""
+    received: list[str] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        signal.signal(number, before[number])
+
+    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+        try:
+            before[number] = signal.signal(number, note)
+        except ValueError:  # not the main thread: signals are somebody else's business there
+            break
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,93 @@
+"""The model folder: everything a model needs, in one place, readable, without pickle.
+
+recipe.toml         all settings of the run
+tokenizer.json      the vocabulary
+model.safetensors   the weights
+card.md             what it is, for people
+metrics.jsonl       how it learned
+manifest.json       format version, size and SHA-256 of each file
+checkpoints/        while training
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard import settings
+from regard.errors import DataError, MissingError
+from regard.files import MANIFEST, check_folder, seal, write_file
+from regard.models.build import build
+from regard.models.interface import SequenceModel
+from regard.recipe import Recipe, build_recipe, find
+from regard.text.tokenizer import Tokenizer
+
+RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS = (
+    "recipe.toml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl",
+)  # fmt: skip
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a model folder holds, ready to use."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    model: SequenceModel[Any]
+
+
+def write_beginning(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
+    """What is known before the first step: settings and vocabulary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / RECIPE, settings.to_toml(recipe))
+    write_file(folder / TOKENIZER, tokenizer.to_json())
+
+
+def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
+    """The finished model: weights, card and the manifest over all."""
+    beside = folder / f".{WEIGHTS}.writing"
+    save_file(weights, beside)
+    beside.replace(folder / WEIGHTS)
+    write_file(folder / CARD, card)
+    seal(folder, [RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS])
+
+
+def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The settings of a model folder, with `key=value` overrides on top."""
+    return build_recipe(settings.read(folder / RECIPE, find), overrides, str(folder / RECIPE))
+
+
+def load_folder(folder: Path, device: torch.device) -> Loaded:
+    """Read a finished model, after proving its files whole."""
+    _check_finished(folder)
+    check_folder(folder)
+    recipe, tokenizer = read_recipe(folder), Tokenizer.load(folder / TOKENIZER)
+    model = build(recipe.model, tokenizer.size)
+    try:
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(
+            f"{folder / WEIGHTS}: must hold the weights {RECIPE} describes, but does not: {error}"
+        ) from error
+    return Loaded(recipe, tokenizer, model.to(device).eval())
+
+
+def _check_finished(folder: Path) -> None:
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "is not there"
+        raise MissingError(f"{folder}: must be a model folder, but {what}. Train one: regard train --help")
+    if not (folder / MANIFEST).is_file():
+        if (folder / RECIPE).is_file():
+            raise DataError(
+                f"{folder}: must hold a finished model, but its training did not end. "
+                f"Go on with: regard train --resume --out {folder}"
+            )
+        raise MissingError(f"{folder}: must be a model folder, but has no {MANIFEST}. Is the path right?")

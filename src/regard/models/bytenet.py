@@ -1,0 +1,254 @@
+"""ByteNet (Kalchbrenner et al. 2016, Neural Machine Translation in Linear Time, section 3).
+
+Shapes: B rows, S source tokens, U columns the source unfolds to, T target tokens, C = d channels, D = 2d channels,
+V vocabulary.
+
+The decoder is stacked on the encoder, column on column; there is no attention. Target position t reads what
+the encoder made at column t (dynamic unfolding, 3.2):
+
+    decoder   y_1  y_2  y_3  y_4  y_5  y_6 …     causal, dilated
+               │    │    │    │    │    ↑
+    encoder   z_1  z_2  z_3  z_4  z_5   0  …     not causal, dilated; |t̂| = a·|s| + b columns, zeros beyond
+               │    │    │    │    │
+    source    s_1  s_2  s_3  s_4  blank
+
+    block, with ReLUs (3.6, Figure 3 left), on a stream of 2d channels:
+
+    x ──┬──────────────────────────────────────────────────────────────────────────────────┐
+        └ norm → ReLU → 1×1 (2d→d) → norm → ReLU → conv (d→d) → norm → ReLU → 1×1 (d→2d) ── + →
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.batch import PADDING_SEGMENT, Batch, Places, Tokens
+from regard.errors import UsageError
+from regard.layers.convolution import (
+    CausalConvolution,
+    CentredConvolution,
+    Past,
+    check_kernel,
+    receptive_field,
+    select_pasts,
+)
+from regard.models.interface import SequenceModel
+
+Length = TypeVar("Length", int, Tensor)
+
+
+@dataclass(frozen=True)
+class ByteNetSettings:
+    """ByteNet's sizes; the defaults are those of the paper's English-German model, which reads characters.
+
+    `channels` is the paper's d: the convolutions have d channels, the stream between blocks 2d. Encoder and
+    decoder each go through `dilations` as often as `repeats` says: 6 · 5 = 30 blocks. `stretch` and
+    `extra_columns` are a and b of |t̂| = a·|s| + b, rounded up; a counts in hundredths.
+    """
+
+    kind: Literal["bytenet"] = "bytenet"
+    channels: int = 800
+    encoder_kernel: int = 3
+    decoder_kernel: int = 3
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)
+    repeats: int = 6
+    stretch: float = 1.2
+    extra_columns: int = 0
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        if not self.dilations or min(self.dilations) < 1:
+            raise ValueError(f"`dilations` must be numbers of at least 1, but are {list(self.dilations)}")
+        check_kernel("encoder_kernel", self.encoder_kernel, centred=True)
+        check_kernel("decoder_kernel", self.decoder_kernel, centred=False)
+        if self.stretch < 1:
+            raise ValueError(f"`stretch` must be at least 1, or the source would be cut, but is {self.stretch}")
+        if self.extra_columns < 0:
+            raise ValueError(f"`extra_columns` must be at least 0, but is {self.extra_columns}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+
+    @property
+    def encoder_receptive_field(self) -> int:
+        """How many source tokens, half of them on each side, decide one column of the encoder."""
+        return receptive_field((self.encoder_kernel, dilation) for dilation in self.dilations * self.repeats)
+
+    @property
+    def decoder_receptive_field(self) -> int:
+        """How many target tokens, the newest included, decide what comes next."""
+        return receptive_field((self.decoder_kernel, dilation) for dilation in self.dilations * self.repeats)
+
+
+@dataclass(frozen=True)
+class ByteNetState:
+    """The encoder's columns, what each decoder block keeps of its inputs, and how many tokens were read."""
+
+    columns_BUD: Tensor
+    pasts: tuple[Past, ...]
+    seen: int = 0
+
+    def select(self, rows: Tensor) -> ByteNetState:
+        """The given rows, in the given order."""
+        return ByteNetState(self.columns_BUD.index_select(0, rows), select_pasts(self.pasts, rows), self.seen)
+
+
+class _Block(nn.Module):
+    """The parts of a residual block, before and after its convolution."""
+
+    def __init__(self, channels: int, dropout: float) -> None:
+        super().__init__()
+        self.narrow = nn.Sequential(nn.LayerNorm(2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+        self.middle = nn.Sequential(nn.LayerNorm(channels), nn.ReLU())
+        self.after = nn.Sequential(nn.LayerNorm(channels), nn.ReLU())
+        self.widen = nn.Linear(channels, 2 * channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def _enter(self, x_BTD: Tensor) -> Tensor:
+        return self.middle(self.narrow(x_BTD))
+
+    def _leave(self, x_BTD: Tensor, y_BTC: Tensor) -> Tensor:
+        return x_BTD + self.dropout(self.widen(self.after(y_BTC)))
+
+
+class EncoderBlock(_Block):
+    """A residual block that looks to both sides."""
+
+    def __init__(self, settings: ByteNetSettings, dilation: int) -> None:
+        super().__init__(settings.channels, settings.dropout)
+        self.convolution = CentredConvolution(settings.channels, settings.channels, settings.encoder_kernel, dilation)
+
+    def forward(self, x_BUD: Tensor, places: Places) -> Tensor:
+        """[B, U, D] → [B, U, D]."""
+        return self._leave(x_BUD, self.convolution(self._enter(x_BUD), places))
+
+
+class DecoderBlock(_Block):
+    """A residual block that looks back only."""
+
+    def __init__(self, settings: ByteNetSettings, dilation: int) -> None:
+        super().__init__(settings.channels, settings.dropout)
+        self.convolution = CausalConvolution(settings.channels, settings.channels, settings.decoder_kernel, dilation)
+
+    def forward(self, x_BTD: Tensor, places: Places, past: Past) -> tuple[Tensor, Tensor]:
+        """[B, T, D] → [B, T, D], and the past with these tokens added."""
+        y_BTC, past = self.convolution(self._enter(x_BTD), places, past)
+        return self._leave(x_BTD, y_BTC), past
+
+
+class ByteNet(SequenceModel[ByteNetState]):
+    """Encoder-decoder of dilated convolutions, the decoder unfolded over the encoder's columns.
+
+    One embedding serves source and target. A row must be one sentence: the columns of two would have to be
+    stretched apart.
+    """
+
+    packs_sentences: ClassVar[bool] = False
+
+    def __init__(self, settings: ByteNetSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings, self.vocabulary = settings, vocabulary
+        stream, dilations = 2 * settings.channels, settings.dilations * settings.repeats
+        self.embedding = nn.Embedding(vocabulary, stream)
+        self.blank_D = nn.Parameter(torch.randn(stream))
+        self.dropout = nn.Dropout(settings.dropout)
+        self.encoder = nn.ModuleList(EncoderBlock(settings, dilation) for dilation in dilations)
+        # Thirty blocks add to the stream; the norm brings a column back to the size of an embedding.
+        self.encoder_norm = nn.LayerNorm(stream)
+        self.decoder = nn.ModuleList(DecoderBlock(settings, dilation) for dilation in dilations)
+        self.mixer = nn.Sequential(nn.LayerNorm(stream), nn.ReLU(), nn.Linear(stream, stream), nn.ReLU())
+        self.output = nn.Linear(stream, vocabulary)
+        _initialise(self)
+
+    def features(self, batch: Batch) -> Tensor:
+        """What the output projection reads at every target position, [B, T, D]."""
+        state = self.start(batch.source, batch.target.ids_BT.shape[0])
+        _check_one_sentence("target", batch.target.places)
+        features_BTD, _ = self._decode(batch.target, state)
+        return features_BTD
+
+    def logits(self, features_BTD: Tensor) -> Tensor:
+        """The last 1×1 convolution, [B, T, V]."""
+        return self.output(features_BTD)
+
+    def start(self, source: Tokens | None, rows: int) -> ByteNetState:
+        """Encode the source into |t̂| columns, zeros where a shorter row has none."""
+        if source is None or source.ids_BT.shape[0] != rows:
+            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
+            raise UsageError(f"model bytenet: the source must have {rows} rows, but is {found}; give one a target")
+        _check_one_sentence("source", source.places)
+        x_BUD, places = self._stretch(source)
+        x_BUD = self.dropout(x_BUD)
+        for block in self.encoder:
+            x_BUD = block(x_BUD, places)
+        columns_BUD = self.encoder_norm(x_BUD)
+        if places.segments_BT is not None:
+            columns_BUD = columns_BUD * (places.segments_BT != PADDING_SEGMENT)[:, :, None]
+        return ByteNetState(columns_BUD, (None,) * len(self.decoder))
+
+    def step(self, tokens_BT: Tensor, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        features_BTD, state = self._decode(Tokens(tokens_BT, Places.whole(tokens_BT, state.seen)), state)
+        return self.logits(features_BTD[:, -1]), state
+
+    def _stretch(self, source: Tokens) -> tuple[Tensor, Places]:
+        """The embedded source, each sentence followed by blanks up to a·|s| + b, and the places of it all."""
+        tokens = source.ids_BT.shape[1]
+        missing = _unfolded(tokens, self.settings) - tokens
+        x_BUD = F.pad(self.embedding(source.ids_BT), (0, 0, 0, missing))
+        places = Places.whole(x_BUD[:, :, 0])
+        real_BS = source.places.segments_or_ones() != PADDING_SEGMENT
+        lengths_B1 = real_BS.sum(dim=1, keepdim=True)
+        x_BUD = torch.where((places.positions_BT < lengths_B1)[:, :, None], x_BUD, self.blank_D)
+        if source.places.segments_BT is None:
+            return x_BUD, places
+        inside_BU = places.positions_BT < _unfolded(lengths_B1, self.settings)
+        return x_BUD, Places(places.positions_BT, inside_BU.long())
+
+    def _decode(self, tokens: Tokens, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+        """The one decoding path: `tokens` may be all the target, a prefix, or one token a row."""
+        first, last = state.seen, state.seen + tokens.ids_BT.shape[1]
+        columns_BTD = state.columns_BUD[:, first:last]
+        columns_BTD = F.pad(columns_BTD, (0, 0, 0, last - first - columns_BTD.shape[1]))
+        x_BTD = self.dropout(self.embedding(tokens.ids_BT)) + columns_BTD
+        pasts = []
+        for block, past in zip(self.decoder, state.pasts, strict=True):
+            x_BTD, past = block(x_BTD, tokens.places, past)
+            pasts.append(past)
+        return self.mixer(x_BTD), ByteNetState(state.columns_BUD, tuple(pasts), last)
+
+
+def _unfolded(length: Length, settings: ByteNetSettings) -> Length:
+    """|t̂| = a·|s| + b, rounded up, in whole numbers: a width and the lengths inside it must round alike."""
+    return (length * round(100 * settings.stretch) + 99) // 100 + settings.extra_columns
+
+
+def _check_one_sentence(side: str, places: Places) -> None:
+    # Looking at values would break a compiled graph; the batcher asks `packs_sentences` before it comes to that.
+    if places.segments_BT is None or torch.compiler.is_compiling():
+        return
+    if (most := int(places.segments_BT.max())) > 1:
+        raise UsageError(
+            f"model bytenet: a row of the {side} must be one sentence, but one has {most}; "
+            "batch the sentences one a row (ByteNet.packs_sentences is False)"
+        )
+
+
+def _initialise(model: ByteNet) -> None:
+    """Glorot-uniform matrices and zero biases; what each block adds starts smaller, because all of it is summed."""
+    nn.init.normal_(model.embedding.weight)
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    with torch.no_grad():
+        for block in (*model.encoder, *model.decoder):
+            if isinstance(block, _Block):
+                block.widen.weight.div_(len(model.encoder) ** 0.5)

@@ -1,0 +1,103 @@
+"""A recurrent language model (Mikolov et al. 2010; with dropout as Zaremba et al. 2014).
+
+Shapes: B rows, T tokens, D model, V vocabulary.
+
+    s_t = stack(s_(t-1), Dropout(E[x_t])),   p(x_(t+1)) = softmax(W·Dropout(s_t) + b)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.batch import Batch, Tokens
+from regard.errors import UsageError
+from regard.layers.recurrent import Cell, Hidden, Links, RecurrentStack, StackSizes, initialise, row_lengths
+from regard.models.interface import SequenceModel
+
+
+@dataclass(frozen=True)
+class RecurrentLMSettings:
+    """A recurrent language model; the defaults are the medium LSTM of Zaremba et al. 2014, section 4.1."""
+
+    kind: Literal["recurrent-lm"] = "recurrent-lm"
+    cell: Cell = "lstm"
+    layers: int = 2
+    d_model: int = 650
+    dropout: float = 0.5
+    """On the embeddings, between the layers and on the output; never from one token to the next."""
+    links: Links = "plain"
+    tied: bool = False
+    """Use the embedding matrix as the output matrix (Press and Wolf 2017)."""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "d_model"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+
+
+@dataclass(frozen=True)
+class RecurrentLMState:
+    """The state of every layer, lowest first."""
+
+    hidden: tuple[Hidden, ...]
+
+    def select(self, rows: Tensor) -> RecurrentLMState:
+        """The given rows, in the given order."""
+        return RecurrentLMState(tuple(layer.select(rows) for layer in self.hidden))
+
+
+class RecurrentLM(SequenceModel[RecurrentLMState]):
+    """Recurrent layers over an embedding, and a softmax over what comes next. Every row starts from zero."""
+
+    packs_sentences: ClassVar[bool] = False
+
+    def __init__(self, settings: RecurrentLMSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings, self.vocabulary = settings, vocabulary
+        d_model = settings.d_model
+        self.embedding = nn.Embedding(vocabulary, d_model)
+        self.stack = RecurrentStack(
+            StackSizes(settings.cell, settings.layers, d_model, d_model, settings.dropout, settings.links)
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+        self.output = None if settings.tied else nn.Linear(d_model, vocabulary, bias=False)
+        self.output_bias_V = nn.Parameter(torch.zeros(vocabulary))
+        initialise(self)
+
+    def features(self, batch: Batch) -> Tensor:
+        """What the top layer gives at every position, [B, T, D]."""
+        row_lengths(batch.target.places, "RecurrentLM, target")
+        rows = batch.target.ids_BT.shape[0]
+        features_BTD, _ = self._read(batch.target.ids_BT, self.start(batch.source, rows))
+        return features_BTD
+
+    def logits(self, features_BTD: Tensor) -> Tensor:
+        """The output projection, by the embedding matrix where the settings tie them, [B, T, V]."""
+        matrix_VD = self.embedding.weight if self.output is None else self.output.weight
+        return F.linear(features_BTD, matrix_VD, self.output_bias_V)
+
+    def start(self, source: Tokens | None, rows: int) -> RecurrentLMState:
+        """The state before the first token: zeros."""
+        if source is not None:
+            raise UsageError(
+                f"RecurrentLM: a language model reads no source, but was given one of "
+                f"{source.ids_BT.shape[0]} rows; put it in front of the target, or train a `recurrent` model"
+            )
+        return RecurrentLMState(self.stack.zero(rows))
+
+    def step(self, tokens_BT: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
+        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        features_BTD, state = self._read(tokens_BT, state)
+        return self.logits(features_BTD[:, -1]), state
+
+    def _read(self, tokens_BT: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
+        """The one path: `tokens_BT` may be a whole row, a prefix, or one token a row."""
+        outputs_BTD, hidden = self.stack(self.embedding(tokens_BT), state.hidden)
+        return self.dropout(outputs_BTD), RecurrentLMState(hidden)

@@ -1,0 +1,64 @@
+"""The one tree of all settings: a recipe says everything a run depends on.
+
+A recipe is a TOML file. It may build on another one (`extends = "base"`), and single keys can be set on the
+command line (`training.steps=500`). Presets are recipe files inside the package, in `regard/recipes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard import settings
+from regard.data.batching import BatchSettings
+from regard.data.corpus import CorpusSettings
+from regard.data.generated import Generated
+from regard.decoding.search import SearchSettings
+from regard.errors import MissingError
+from regard.models.build import ModelSettings
+from regard.models.transformer import TransformerSettings
+from regard.text.tokenizer import TokenizerSettings
+from regard.training.trainer import TrainingSettings
+
+PRESETS = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a training run depends on."""
+
+    name: str = "unnamed"
+    seed: int = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    data: CorpusSettings = Generated()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = TransformerSettings()
+    batch: BatchSettings = BatchSettings()
+    training: TrainingSettings = TrainingSettings()
+    search: SearchSettings = SearchSettings()
+
+
+def presets() -> list[str]:
+    """The names of the recipes that come with Regard."""
+    return sorted(file.stem for file in PRESETS.glob("*.toml"))
+
+
+def find(name: str) -> Path:
+    """The file of a preset."""
+    file = PRESETS / f"{name}.toml"
+    if not file.is_file():
+        raise MissingError(f"{name}: there is neither such a file nor such a preset. Presets: {', '.join(presets())}.")
+    return file
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe from a file or a preset, with `key=value` overrides on top."""
+    is_file = name.endswith(".toml") or "/" in name
+    return build_recipe(settings.read(Path(name) if is_file else find(name), find), overrides, name)
+
+
+def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> Recipe:
+    """A recipe from plain values; `place` is named in errors."""
+    return settings.build(Recipe, settings.override(tree, overrides), place)

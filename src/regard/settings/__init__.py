@@ -1,0 +1,28 @@
+"""Settings: TOML files and `key=value` arguments in, a tree of frozen dataclasses out, and back again.
+
+    tree = read(Path("my.toml"), find=preset_file)     extends = "base" is merged underneath
+    tree = override(tree, ["training.steps=500"])      the command line has the last word
+    recipe = build(Recipe, tree, "my.toml")            every mistake at once, each with a fix
+    text = to_toml(recipe)                             build reads it back to an equal recipe
+    editors = schema(Recipe)                           JSON schema: completion and explanation
+
+The dataclasses are plain Python, and need nothing from here:
+
+    @dataclass(frozen=True)
+    class Training:
+        \"""How the model learns.\"""
+
+        steps: Annotated[int, Gt(0)] = 100_000         a bound, from annotated_types
+        \"""Updates of the weights.\"""                  a string under a field explains it
+        clip: float | None = None                      None has no TOML form: it is the default, left out
+        optimiser: Adam | Muon = Adam()                each with its `kind: Literal["adam"]`
+
+    __post_init__ may raise ValueError or UsageError for a rule between fields.
+"""
+
+from regard.settings.building import build
+from regard.settings.shape import check_tree
+from regard.settings.tree import override, read
+from regard.settings.writing import schema, to_toml
+
+__all__ = ["build", "check_tree", "override", "read", "schema", "to_toml"]

@@ -1,0 +1,1 @@
+"""Learning: loss, optimiser and schedule, checkpoints, and the loop that joins them."""

@@ -1,0 +1,1 @@
+"""What every model has to keep to, whatever it is made of."""

@@ -1,0 +1,89 @@
+"""Every model of the zoo keeps every contract that speaks of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from . import contracts, search_contracts
+from .cases import Case, cases
+from .contracts import Contract
+from .zoo import ZOO, Entry
+
+OF_ALL: list[Contract] = [
+    contracts.step_by_step_is_all_at_once,
+    contracts.a_prefix_is_its_steps,
+    contracts.the_future_never_leaks,
+    contracts.padding_is_invisible,
+    contracts.padding_is_invisible_to_steps,
+    contracts.select_takes_rows,
+    contracts.a_state_is_a_value,
+]
+OF_SEARCH: list[Contract] = [
+    search_contracts.neighbours_do_not_matter,
+    search_contracts.greedy_is_argmax,
+]
+
+few = settings(max_examples=8)
+
+
+def entries(*flags: str) -> pytest.MarkDecorator:
+    """The models of the zoo that have all `flags`."""
+    chosen = {name: entry for name, entry in ZOO.items() if all(getattr(entry, flag) for flag in flags)}
+    return pytest.mark.parametrize("entry", chosen.values(), ids=chosen.keys())
+
+
+def each(keep: list[Contract]) -> pytest.MarkDecorator:
+    """Each of the contracts, by name."""
+    return pytest.mark.parametrize("contract", keep, ids=lambda contract: contract.__name__)
+
+
+def check(contract: Contract, entry: Entry, case: Case) -> None:
+    contract(entry.model(case.vocabulary, case.seed), case)
+
+
+@entries()
+@each(OF_ALL)
+@few
+@given(st.data())
+def test_a_model_keeps(contract: Contract, entry: Entry, data: st.DataObject) -> None:
+    check(contract, entry, data.draw(cases(entry.reads_source)))
+
+
+@entries("packs")
+@few
+@given(st.data())
+def test_packed_is_alone(entry: Entry, data: st.DataObject) -> None:
+    check(contracts.packed_is_alone, entry, data.draw(cases(entry.reads_source)))
+
+
+@entries("watched")
+@few
+@given(st.data())
+def test_watched_is_fused(entry: Entry, data: st.DataObject) -> None:
+    check(contracts.watched_is_fused, entry, data.draw(cases(entry.reads_source)))
+
+
+@entries()
+@few
+@given(st.data())
+def test_gradients_reach_everything(entry: Entry, data: st.DataObject) -> None:
+    # A sentence of one word has nothing to choose between, and so nothing to learn about choosing.
+    check(contracts.gradients_reach_everything, entry, data.draw(cases(entry.reads_source, shortest=4)))
+
+
+@entries("reads_source")
+@each(OF_SEARCH)
+@few
+@given(st.data())
+def test_search_keeps(contract: Contract, entry: Entry, data: st.DataObject) -> None:
+    check(contract, entry, data.draw(cases(True, longest=5)))
+
+
+@entries("reads_source")
+@few
+@given(st.data())
+def test_a_wide_beam_is_exhaustive(entry: Entry, data: st.DataObject) -> None:
+    case = data.draw(cases(True, words=(1, 3), longest=2))
+    check(search_contracts.a_wide_beam_is_exhaustive, entry, case)

@@ -1,0 +1,81 @@
+"""The models that have to keep the contracts. Adding one is one line in `ZOO`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from regard.models.bytenet import ByteNet, ByteNetSettings
+from regard.models.convs2s import ConvS2S, ConvS2SSettings
+from regard.models.interface import SequenceModel
+from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
+from regard.models.transformer import Transformer, TransformerSettings
+from regard.models.wavenet import WaveNet, WaveNetSettings
+
+Model = SequenceModel[Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A small model: how to build it over a vocabulary, and which contracts speak of it."""
+
+    build: Callable[[int], Model]
+    reads_source: bool = True
+    packs: bool = True  # several sentences in one row, told apart by segments
+    watched: bool = True  # has attention that shows its weights to a `watcher`
+
+    def model(self, vocabulary: int, seed: int) -> Model:
+        """The model with random weights from `seed`, without dropout."""
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(seed)
+            model = self.build(vocabulary).eval()
+            for parameter in model.parameters():
+                # A fresh model has zeros (biases, gates) behind which a mistake could hide.
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        return model
+
+
+def _transformer(norm: Literal["post", "pre"], d_v: int | None = None) -> Callable[[int], Model]:
+    settings = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2, d_v=d_v, norm=norm)
+    return lambda vocabulary: Transformer(settings, vocabulary)
+
+
+WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats=2)
+BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
+CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
+RECURRENT = RecurrentSettings(encoder_layers=2, decoder_layers=2, d_model=12)
+RECURRENT_LM = RecurrentLMSettings(d_model=12)
+
+
+def _recurrent(settings: RecurrentSettings) -> Entry:
+    watched = settings.attention != "none"
+    return Entry(lambda vocabulary: RecurrentEncoderDecoder(settings, vocabulary), packs=False, watched=watched)
+
+
+def _recurrent_lm(settings: RecurrentLMSettings) -> Entry:
+    build = lambda vocabulary: RecurrentLM(settings, vocabulary)
+    return Entry(build, reads_source=False, packs=False, watched=False)
+
+
+ZOO: dict[str, Entry] = {
+    "transformer": Entry(_transformer("post")),
+    "transformer-pre-norm": Entry(_transformer("pre", d_v=5)),
+    "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
+    "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
+    "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),
+    "convs2s-tied": Entry(lambda vocabulary: ConvS2S(replace(CONVS2S, tied_embeddings=True), vocabulary)),
+    "recurrent": _recurrent(RECURRENT),
+    "recurrent-additive-after": _recurrent(replace(RECURRENT, attend="after", links="fast-forward")),
+    "recurrent-general": _recurrent(replace(RECURRENT, cell="lstm", context="last", attention="general")),
+    "recurrent-input-feeding": _recurrent(replace(RECURRENT, cell="lstm", attention="dot", input_feeding=True)),
+    "recurrent-scaled": _recurrent(replace(RECURRENT, bidirectional=False, attention="scaled", links="residual")),
+    "recurrent-hard-before": _recurrent(replace(RECURRENT, cell="rnn", attention="dot", attend="before", hard=True)),
+    "recurrent-last": _recurrent(replace(RECURRENT, attention="none", context="last", tied=False, d_embedding=7)),
+    "recurrent-mean": _recurrent(replace(RECURRENT, cell="rnn", attention="none", context="mean", feed_context=True)),
+    "recurrent-lm": _recurrent_lm(RECURRENT_LM),
+    "recurrent-lm-gru": _recurrent_lm(replace(RECURRENT_LM, cell="gru", links="residual", tied=True)),
+}

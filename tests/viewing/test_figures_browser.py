@@ -1,0 +1,69 @@
+"""The page in a real browser; needs playwright and a Chromium, and skips where either is absent."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.viewing.figures import AttentionMap, attention_html
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+NASTY = "<img src=x onerror=document.title='pwned'>"
+READ, WRITTEN = ("one", "two", NASTY), ("eins", "zwei")
+
+
+def gaze(name: str, layer: int, queries: tuple[str, ...], keys: tuple[str, ...]) -> AttentionMap:
+    scores = np.random.default_rng(layer).normal(0, 2, (2, len(queries), len(keys)))
+    return AttentionMap(name, layer, queries, keys, np.exp(scores) / np.exp(scores).sum(-1, keepdims=True))
+
+
+MAPS = [gaze(name, layer, *sides) for name, sides in {"encoder": (READ, READ), "cross": (WRITTEN, READ)}.items() for layer in (0, 1)]  # fmt: skip
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Any]:
+    file = tmp_path / "picture.html"
+    file.write_text(attention_html(MAPS, title="A title", source=NASTY, target="eins zwei"), encoding="utf-8")
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_page(viewport={"width": 1200, "height": 900})
+        opened.on("console", lambda message: complaints.append(message.text))
+        opened.on("pageerror", lambda error: complaints.append(str(error)))
+        opened.on("request", lambda asked: None if asked.url == file.as_uri() else complaints.append(asked.url))
+        opened.goto(file.as_uri())
+        opened.wait_for_selector("#rows span")
+        yield opened
+        assert opened.title() == "A title"
+        browser.close()
+    # The empty icon is the one address in the page, and it is inside the page.
+    assert [text for text in complaints if text != "data:,"] == []
+
+
+def test_keys_pointer_and_readout(page: Any) -> None:
+    heading, readout = page.locator("h2"), page.locator("#readout")
+    assert heading.inner_text().replace("\xa0", " ") == "Cross attention, layer 2, mean of heads"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.querySelector('h2').textContent.includes('head\\u00a02')")
+    page.locator("[role=gridcell][aria-selected=true]").focus()
+    page.keyboard.press("ArrowUp")
+    page.wait_for_function("document.querySelector('h2').textContent.includes('layer\\u00a01')")
+
+    shown = MAPS[2].weights[1]
+    page.locator("#cells").hover(position={"x": 5, "y": 5})
+    assert readout.inner_text() == f"«eins» looks at «one» {shown[0, 0]:.2f}"
+    page.locator("#cells").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert readout.inner_text() == f"«zwei» looks at «{NASTY}» {shown[1, 2]:.2f}"
+
+    page.locator("#kinds input[value=encoder]").check()
+    page.wait_for_function("document.querySelector('h2').textContent.startsWith('Encoder')")
+    page.locator("summary").click()
+    assert page.locator("#sentences-in-words tr").count() == len(READ)
