@@ -25,7 +25,9 @@ OF_SEARCH: list[Contract] = [
     search_contracts.greedy_is_argmax,
 ]
 
-few = settings(max_examples=8)
+# Models times contracts is many tests; the profile, not the test, says how hard to look (tests/conftest.py).
+few = settings(max_examples=settings().max_examples // 3)
+fewer = settings(max_examples=settings().max_examples // 6)
 
 
 def entries(*flags: str) -> pytest.MarkDecorator:
@@ -75,14 +77,14 @@ def test_gradients_reach_everything(entry: Entry, data: st.DataObject) -> None:
 
 @entries("reads_source")
 @each(OF_SEARCH)
-@few
+@fewer
 @given(st.data())
 def test_search_keeps(contract: Contract, entry: Entry, data: st.DataObject) -> None:
     check(contract, entry, data.draw(cases(True, longest=5)))
 
 
 @entries("reads_source")
-@few
+@fewer
 @given(st.data())
 def test_a_wide_beam_is_exhaustive(entry: Entry, data: st.DataObject) -> None:
     case = data.draw(cases(True, words=(1, 3), longest=2))

@@ -23,7 +23,11 @@ def gaze(name: str, layer: int, queries: tuple[str, ...], keys: tuple[str, ...])
     return AttentionMap(name, layer, queries, keys, np.exp(scores) / np.exp(scores).sum(-1, keepdims=True))
 
 
-MAPS = [gaze(name, layer, *sides) for name, sides in {"encoder": (READ, READ), "cross": (WRITTEN, READ)}.items() for layer in (0, 1)]  # fmt: skip
+MAPS = [
+    gaze(name, layer, queries, READ)
+    for name, queries in {"encoder": READ, "cross": WRITTEN}.items()
+    for layer in (0, 1)
+]
 
 
 @pytest.fixture
