@@ -11,9 +11,10 @@ import torch
 from regard import experiment, folder
 from regard.batch import Tokens
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
+from regard.errors import UsageError
 from regard.evaluation.metrics import Score, score
 from regard.models.build import build
-from regard.recipe import Recipe, load_recipe
+from regard.recipe import Recipe, load_recipe, presets
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.capture import attention_maps
 from regard.viewing.figures import AttentionMap, attention_html
@@ -66,6 +67,8 @@ class Model:
 
         `progress` is called with the number of texts done since the last call.
         """
+        if isinstance(texts, str):
+            raise UsageError(f"translate: `texts` must be a list of texts, but is one, {texts[:40]!r}. Write [text].")
         search = search or self.recipe.search
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0, cut=False)] for _ in texts]
         sources = {
@@ -87,6 +90,8 @@ class Model:
 
     def look(self, text: str, search: SearchSettings | None = None) -> Picture:
         """Translate `text` and take a picture of every attention."""
+        if not text.strip():
+            raise UsageError("look: the text must hold at least one word to look at, but is empty. Give a sentence.")
         source = self._encode([text])[0]
         tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
         best = beam_search(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
@@ -115,7 +120,8 @@ def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) 
 
 def inspect(name: str) -> Anatomy:
     """The weights of a model folder, a recipe file or a preset; none are loaded or made."""
-    if Path(name).is_dir():
+    # `regard demo` leaves a folder `demo` that is no model: a preset's name means the preset then.
+    if (Path(name) / folder.RECIPE).is_file() or (Path(name).is_dir() and name not in presets()):
         recipe = folder.read_recipe(Path(name))
         vocabulary = Tokenizer.load(Path(name) / folder.TOKENIZER).size
     else:

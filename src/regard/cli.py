@@ -10,11 +10,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import click
 import typer
 
 from regard import __version__
@@ -60,16 +60,16 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to put the model and the picture.")] = Path("demo"),
 ) -> None:
     """A tour in two minutes, offline: train a small Transformer, score it, translate, and look at its attention."""
-    from regard.demo import run
+    from regard.demo import MODEL, run
 
-    _exit_if_stopped(run(out), out)
+    _exit_if_stopped(run(out), out / MODEL)
 
 
 @app.command()
 def train(
-    recipe: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A recipe file or a preset's name.")] = None,
+    recipe: Annotated[str | None, typer.Argument(metavar="RECIPE", help="A recipe file or a preset's name.")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, as training.steps=500.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, as training.steps=500.")
     ] = None,
     source: Annotated[str | None, typer.Option(help="Sentences to translate from, one a line.")] = None,
     target: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
@@ -79,6 +79,7 @@ def train(
     """Train a model from a recipe, or from two text files: regard train --source a.en --target a.de"""
     from regard import experiment, folder
     from regard.recipe import load_recipe
+    from regard.settings.tree import text_of
 
     arguments = [recipe, *(overrides or [])] if recipe is not None else []
     changes = [argument for argument in arguments if "=" in argument]
@@ -88,7 +89,7 @@ def train(
     if (source is None) != (target is None):
         raise UsageError("regard train: --source and --target must be given together, but one is missing.")
     if source is not None:
-        changes = [f"data={{kind='files', source={json.dumps(source)}, target={json.dumps(target)}}}", *changes]
+        changes = [f"data={{kind='files', source={text_of(source)}, target={text_of(target)}}}", *changes]
     if resume:
         if out is None or names:
             raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
@@ -106,10 +107,10 @@ def train(
 @app.command()
 def translate(
     model: ModelFolder,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Text to translate; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Text to translate; - is stdin.")] = "-",
     beam: Beam = None,
     alpha: Alpha = None,
-    nbest: Annotated[int, typer.Option(help="Translations a line; more than one prints a block a line.")] = 1,
+    nbest: Annotated[int, typer.Option(help="Translations a line, each on a line of its own.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Translate line by line: as many lines come out as went in."""
@@ -123,7 +124,7 @@ def translate(
         lines = lines_of(stream, "stdin" if file == "-" else file)
         while some := list(islice(lines, size)):
             for translations in loaded.translations(some, search, progress.add):
-                print(_as_json(translations) if as_json else "\n".join(found.text for found in translations))
+                print(_as_json(translations) if as_json else _as_lines(translations, nbest))
             sys.stdout.flush()
 
 
@@ -200,24 +201,26 @@ def schema() -> None:
 
 
 def main() -> None:
-    """Run the command line; turn every mistake we can name into a sentence and an exit code."""
+    """Run the command line; turn every mistake we can name into a sentence and an exit code.
+
+    Typer answers for what it knows itself: wrong options (2), Ctrl-C (130), a reader who left, as `head` does (1).
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's language
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
-        sys.exit(code or 0)
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here a reader who left can still be answered for
     except RegardError as error:
         _fail(str(error), error.exit_code)
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("stopped", 130)
     except BrokenPipeError:
-        # The reader left, as `head` does. Point stdout nowhere, or Python complains while it closes.
+        # Point stdout nowhere, or Python complains while it closes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(1)
+    except OSError as error:
+        # No permission, a full disk: the system's own words say it best.
+        _fail(f"{error.filename or 'writing'}: {error.strerror or error}. Check the path and the disk.", 66)
     except Exception as error:
         if os.environ.get("REGARD_DEBUG"):
             raise
@@ -248,6 +251,13 @@ def _search(default: SearchSettings, beam: int | None, alpha: float | None, nbes
         raise UsageError(f"search: {error}.") from error
 
 
+def _as_lines(translations: Sequence[Translation], count: int) -> str:
+    """Exactly `count` lines, so that readers can count on it: a model of bytes may write a line end, an empty
+    text has no second translation."""
+    texts = [translation.text.replace("\n", " ") for translation in translations]
+    return "\n".join(texts + [""] * (count - len(texts)))
+
+
 def _as_json(translations: Sequence[Translation]) -> str:
     best, *others = [vars(translation) for translation in translations]
     return json.dumps({**best, "alternatives": others}, ensure_ascii=False)
@@ -261,19 +271,13 @@ def _exit_if_stopped(signal: str | None, out: Path) -> None:
 
 
 def _print_anatomy(found: Anatomy) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, title=f"{found.name}: {found.kind}", title_justify="left")
-    table.add_column("matrix")
-    table.add_column("shape", justify="right")
-    table.add_column("parameters", justify="right")
-    for matrix in found.matrices:
-        table.add_row(matrix.name, " × ".join(map(str, matrix.shape)), f"{matrix.parameters:,}")
-    table.add_section()
-    table.add_row("total", "", f"{found.parameters:,}")
-    Console().print(table)
+    """A table as wide as it needs to be: names cut off to fit a narrow window would be no names."""
+    rows = [(matrix.name, " × ".join(map(str, matrix.shape)), f"{matrix.parameters:,}") for matrix in found.matrices]
+    rows = [("matrix", "shape", "parameters"), *rows, ("total", "", f"{found.parameters:,}")]
+    names, shapes, sizes = (max(map(len, column)) for column in zip(*rows, strict=True))
+    print(f"{found.name}: {found.kind}\n")
+    for name, shape, size in rows:
+        print(f"{name:<{names}}  {shape:>{shapes}}  {size:>{sizes}}")
 
 
 class _Progress:

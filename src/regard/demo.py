@@ -14,6 +14,7 @@ from regard.files import write_file
 from regard.recipe import load_recipe
 
 DEMO = "demo"
+MODEL = "model"
 SENTENCES_SHOWN = 5
 LOOKED_AT = "The train leaves on Saturday at 3:04 PM."
 
@@ -22,7 +23,7 @@ def run(out: Path) -> str | None:
     """The tour; the name of the signal if it was stopped."""
     started = time.monotonic()
     recipe = load_recipe(DEMO)
-    model_folder = out / "model"
+    model_folder = out / MODEL
     print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n")
     outcome = experiment.train(recipe, _fresh(model_folder))
     if outcome.signal is not None:

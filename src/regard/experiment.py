@@ -43,6 +43,8 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
     """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint."""
     if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume.")
+    if not 0 <= recipe.seed < 2**63:
+        raise UsageError(f"seed: must be from 0 to 2^63 - 1, but is {recipe.seed}. Choose another.")
     torch.manual_seed(recipe.seed)
     run = _Run(recipe, out, resume)
     try:
@@ -59,21 +61,24 @@ class _Run:
         self.checkpoints = out / folder.CHECKPOINTS
         self.device = choose_device(recipe.device)
         corpus = load_corpus(recipe.data)
+        if not corpus.valid:
+            raise UsageError("data.valid: a run needs at least 1 pair to validate on, but has 0. Ask for more.")
         self.samples = corpus.valid[:SAMPLES]
         if resume:
-            self.tokenizer = Tokenizer.load(out / folder.TOKENIZER)
+            self.tokenizer = self._same_tokenizer()
         else:
             text = (side for pair in corpus.train for side in (pair.source, pair.target))
             self.tokenizer = Tokenizer.learn(text, recipe.tokenizer)
-        folder.write_beginning(out, recipe, self.tokenizer)
         train, valid = (
             Batches(encode(pairs, self.tokenizer), self.tokenizer.specials, recipe.batch, recipe.seed)
             for pairs in (corpus.train, corpus.valid)
         )
         self.valid = [valid[place] for place in range(valid.per_epoch)]
         model = build(recipe.model, self.tokenizer.size).to(self.device)
-        self.trainer = Trainer(model, train, recipe.training, recipe.model.d_model)
+        self.trainer = Trainer(model, train, recipe.training)
         warnings = self._go_back_to_checkpoint() if resume else []
+        # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
+        folder.write_beginning(out, recipe, self.tokenizer)
         self.log = TrainingLog(out / folder.METRICS, recipe.training.steps, first=self.trainer.step)
         for warning in warnings:
             self.log.say(f"warning: {warning}")
@@ -100,7 +105,17 @@ class _Run:
     def _go_back_to_checkpoint(self) -> list[str]:
         snapshot, damaged = checkpoint.newest(self.checkpoints)
         self.trainer.restore(snapshot)
+        checkpoint.set_aside(self.checkpoints, after=snapshot.step)
         return damaged
+
+    def _same_tokenizer(self) -> Tokenizer:
+        before = folder.read_recipe(self.out).tokenizer
+        if self.recipe.tokenizer != before:
+            raise UsageError(
+                f"{self.out}: a run must go on with its own tokenizer, {before}, but the recipe now says "
+                f"{self.recipe.tokenizer}. Leave the tokenizer's settings as they were."
+            )
+        return Tokenizer.load(self.out / folder.TOKENIZER)
 
     def _validate(self) -> Validation:
         validation = self.trainer.validate(self.valid)
@@ -147,9 +162,12 @@ class _Run:
 
 def choose_device(name: str) -> torch.device:
     """`auto` is the GPU where there is one."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device: must be one this machine has, but is `cuda` and none is visible. Use `cpu`.")
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device: must be one this machine has, but is `{name}` and none is visible. Use `cpu`.")
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    except RuntimeError as error:
+        raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error
 
 
 def encode(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Example]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, UsageError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -33,11 +33,16 @@ def write_folder(place: Path, fill: Callable[[Path], None]) -> None:
     beside = place.with_name(f".{place.name}.writing")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    fill(beside)
-    seal(beside, sorted(file.name for file in beside.iterdir()))
+    try:
+        fill(beside)
+        seal(beside, sorted(file.name for file in beside.iterdir()))
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
     old = place.with_name(f".{place.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
     if place.exists():
+        # Only now: after a crash between the two renames, the old folder was the one whole copy.
+        shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
     beside.rename(place)
     _sync(place.parent)
@@ -46,6 +51,10 @@ def write_folder(place: Path, fill: Callable[[Path], None]) -> None:
 
 def write_file(place: Path, content: str | bytes) -> None:
     """Write a whole file: readers see the old content or the new, never a part."""
+    if place.is_dir():
+        raise UsageError(f"{place}: must be a file to write, but is a folder. Name a file inside it.")
+    if not place.parent.is_dir():
+        raise MissingError(f"{place}: must be in a folder that is there, but {place.parent} is not. Make it first.")
     beside = place.with_name(f".{place.name}.writing")
     beside.write_bytes(content.encode() if isinstance(content, str) else content)
     _sync(beside)
@@ -89,16 +98,20 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
         raise MissingError(f"{folder}: must hold a {MANIFEST}, but has none. Is this a folder Regard wrote?")
     try:
         manifest = json.loads(file.read_bytes())
-        version, entries = manifest["format_version"], manifest["files"].items()
-        seals = {str(name): Seal(int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file}: must be a manifest Regard wrote, but cannot be read as one ({error}).") from error
-    if version != FORMAT_VERSION:
+        version = manifest["format_version"]
+        # The version comes first: another one may list its files in another way.
+        if version != FORMAT_VERSION:
+            raise DataError(
+                f"{file}: format_version must be {FORMAT_VERSION} for this Regard, but is {version}. "
+                "Use the version of Regard that wrote it, or train the model again."
+            )
+        entries = manifest["files"].items()
+        return {str(name): Seal(int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(
-            f"{file}: format_version must be {FORMAT_VERSION} for this Regard, but is {version}. "
-            "Use the version of Regard that wrote it, or train the model again."
-        )
-    return seals
+            f"{file}: must be a manifest Regard wrote, but cannot be read as one ({type(error).__name__}: {error}). "
+            "Copy the folder again."
+        ) from error
 
 
 def _measure(file: Path) -> Seal:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard import settings
 from regard.errors import DataError, MissingError
-from regard.files import MANIFEST, check_folder, seal, write_file
+from regard.files import MANIFEST, check_folder, read_manifest, seal, write_file
 from regard.models.build import build
 from regard.models.interface import SequenceModel
 from regard.recipe import Recipe, build_recipe, find
@@ -47,6 +47,8 @@ class Loaded:
 def write_beginning(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
     """What is known before the first step: settings and vocabulary."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Whoever trains a finished model further has an unfinished one, until `write_end`.
+    (folder / MANIFEST).unlink(missing_ok=True)
     write_file(folder / RECIPE, settings.to_toml(recipe))
     write_file(folder / TOKENIZER, tokenizer.to_json())
 
@@ -69,14 +71,25 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
     """Read a finished model, after proving its files whole."""
     _check_finished(folder)
     check_folder(folder)
+    if unnamed := {RECIPE, TOKENIZER, WEIGHTS} - read_manifest(folder).keys():
+        raise DataError(
+            f"{folder / MANIFEST}: must name every file of the model, but leaves out {', '.join(sorted(unnamed))}. "
+            "Copy the folder again."
+        )
     recipe, tokenizer = read_recipe(folder), Tokenizer.load(folder / TOKENIZER)
     model = build(recipe.model, tokenizer.size)
     try:
-        model.load_state_dict(load_file(folder / WEIGHTS))
+        weights = load_file(folder / WEIGHTS)
+        model.load_state_dict(weights)
     except (SafetensorError, RuntimeError) as error:
         raise DataError(
             f"{folder / WEIGHTS}: must hold the weights {RECIPE} describes, but does not: {error}"
         ) from error
+    if broken := [name for name, weight in weights.items() if not weight.isfinite().all()]:
+        raise DataError(
+            f"{folder / WEIGHTS}: every weight must be a finite number, but {broken[0]} holds others. "
+            "The training diverged: go back to an earlier model, or train again with a smaller rate."
+        )
     return Loaded(recipe, tokenizer, model.to(device).eval())
 
 

@@ -132,7 +132,7 @@ def greedy_is_argmax(model: Model, case: Case) -> None:
     """A beam of one writes what taking the likeliest token of `forward`, again and again, writes."""
     model = Lively(model)
     assert case.sources is not None
-    settings = SearchSettings(beam=1, extra_length=2)
+    settings = SearchSettings(beam=1, alpha=2.0, extra_length=2)  # a penalty must make no difference
     for (answer,), source in zip(found(model, case, settings), case.sources, strict=True):
         text: Sentence = ()
         while len(text) < len(source) + settings.extra_length:

@@ -67,7 +67,7 @@ ZOO: dict[str, Entry] = {
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),
-    "convs2s-tied": Entry(lambda vocabulary: ConvS2S(replace(CONVS2S, tied_embeddings=True), vocabulary)),
+    "convs2s-tied": Entry(lambda vocabulary: ConvS2S(replace(CONVS2S, tied=True), vocabulary)),
     "recurrent": _recurrent(RECURRENT),
     "recurrent-additive-after": _recurrent(replace(RECURRENT, attend="after", links="fast-forward")),
     "recurrent-general": _recurrent(replace(RECURRENT, cell="lstm", context="last", attention="general")),

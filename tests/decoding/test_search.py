@@ -142,6 +142,18 @@ def test_greedy_takes_the_first_good_word_and_a_beam_thinks_twice() -> None:
     assert math.exp(better.log_probability) == pytest.approx(0.4 * 0.9)
 
 
+def test_greedy_ends_where_it_first_chooses_to() -> None:
+    """A penalty may favour longer texts, but greedy search does not look back."""
+    chances: Chances = {START: {END: 0.55, A: 0.45}, A: {B: 1.0}, B: {END: 1.0}}
+    assert texts(search(Chain(chances), replace(BY_LENGTH, beam=1), 2)[0]) == [()]
+
+
+def test_a_text_that_ends_takes_no_beam_from_those_that_go_on() -> None:
+    chances: Chances = {START: {END: 0.4, A: 0.35, B: 0.25}, A: {A: 0.99, END: 0.01}, B: {END: 1.0}}
+    [hypotheses] = search(Chain(chances), replace(PLAIN, beam=2, nbest=2), 2)
+    assert texts(hypotheses) == [(), (B,)]
+
+
 def test_nbest_comes_best_first() -> None:
     [hypotheses] = search(Chain(MISLEADING), replace(PLAIN, beam=8, nbest=4, extra_length=1), 1)
     assert texts(hypotheses) == [(B,), (A,), (A, B), (A, A)]

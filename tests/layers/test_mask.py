@@ -86,6 +86,11 @@ def test_the_target_sees_the_source_sentence_of_its_own_segment() -> None:
     assert visible_BQK[0, :3].int().tolist() == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]
 
 
+def test_padding_sees_something_even_where_no_key_is_padding() -> None:
+    target, source = places_of([[(1, 0), (0, 0)]]), places_of([[(1, 0), (1, 1)]])
+    assert dense(Mask().visible(target, source), target, source)[0, 1].any()
+
+
 def test_whole_queries_do_not_see_padded_keys() -> None:
     queries, keys = Places.whole(torch.zeros(1, 2)), places_of([[(1, 0), (1, 1), (0, 0)]])
     assert dense(Mask().visible(queries, keys), queries, keys).int().tolist() == [[[1, 1, 0], [1, 1, 0]]]

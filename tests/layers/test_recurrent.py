@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from regard.batch import Places, Tokens
 from regard.errors import UsageError
-from regard.layers.mask import Visible
 from regard.layers.recurrent import (
     Cell,
     ReadingLayer,
@@ -163,10 +162,10 @@ def test_attention_is_its_formula_watched_or_not(score: Score) -> None:
     torch.manual_seed(0)
     attention = StateAttention(6, score)
     memory_BKD, states_BQD = torch.randn(2, 4, 6), torch.randn(2, 3, 6)
-    visible = readable(Tokens.padded([[1, 1, 1, 1], [1, 1]], padding=0).places)
-    seen = attention(states_BQD, attention.keys_values(memory_BKD), visible)
+    real_BK = readable(Tokens.padded([[1, 1, 1, 1], [1, 1]], padding=0).places)
+    seen = attention(states_BQD, attention.keys_values(memory_BKD), real_BK)
     attention.watcher = lambda _: None
-    watched = attention(states_BQD, attention.keys_values(memory_BKD), visible)
+    watched = attention(states_BQD, attention.keys_values(memory_BKD), real_BK)
     torch.testing.assert_close(watched.context_BQD, seen.context_BQD)
     assert watched.weights_BQK is not None
     assert not watched.weights_BQK[1, :, 2:].any()
@@ -193,11 +192,11 @@ def test_hard_attention_takes_one_state_drawn_in_training_and_the_likeliest_in_e
     weights_K = (state_BQD @ attention.key(memory_BKD).transpose(1, 2)).softmax(dim=-1)[0, 0]
     kv = attention.keys_values(memory_BKD)
 
-    drawn = attention(state_BQD.expand(1, 20_000, 6), kv, Visible())
+    drawn = attention(state_BQD.expand(1, 20_000, 6), kv, None)
     torch.testing.assert_close(drawn.weights_BQK[0].mean(dim=0), weights_K, atol=0.01, rtol=0)
     chosen_Q = drawn.weights_BQK[0].argmax(dim=-1)
     assert drawn.context_BQD[0].equal(memory_BKD[0, chosen_Q])
     torch.testing.assert_close(drawn.log_chance_BQ[0].exp(), weights_K[chosen_Q])
 
-    best = attention.eval()(state_BQD, kv, Visible())
+    best = attention.eval()(state_BQD, kv, None)
     assert best.context_BQD[0, 0].equal(memory_BKD[0, weights_K.argmax()])

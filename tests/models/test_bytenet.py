@@ -105,6 +105,12 @@ def test_two_sentences_in_a_row_are_refused() -> None:
         model(batch(Tokens.whole(ids), packed))
 
 
+def test_an_empty_source_is_all_zeros() -> None:
+    columns_BUD = ByteNet(SMALL, 9).start(Tokens.padded([[], [3, 2]], 0), 2).columns_BUD
+    assert not columns_BUD[0].any()
+    assert ByteNet(SMALL, 9)(batch(source=Tokens.padded([[], []], 0))).isfinite().all()
+
+
 @pytest.mark.parametrize("source", [None, PAIR[0]])
 def test_each_target_needs_its_source(source: Tokens | None) -> None:
     with pytest.raises(UsageError, match=r"must have 3 rows, but is (None|2 rows)"):

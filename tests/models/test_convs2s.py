@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.batch import Batch, Places, Tokens
 from regard.errors import UsageError
-from regard.models.convs2s import ConvS2S, ConvS2SSettings
+from regard.models.convs2s import ConvS2S, ConvS2SSettings, MultiStepAttention
 
 SMALL = ConvS2SSettings(
     encoder=((2, 6, 3), (1, 8, 1)), decoder=((2, 6, 3), (1, 8, 1)), embedding=5, max_positions=8, dropout=0.0
@@ -109,13 +109,24 @@ def test_parameters_by_hand(tied: bool) -> None:
     around = linear(e, 6) + linear(8, e)
     tables = v * e if tied else 3 * v * e
     expected = 2 * (stack + around) + attentions + tables + v + 2 * p * e
-    model = ConvS2S(replace(SMALL, tied_embeddings=tied), v)
+    model = ConvS2S(replace(SMALL, tied=tied), v)
     assert sum(parameter.numel() for parameter in model.parameters()) == expected
 
 
-def test_tied_embeddings_are_one_matrix() -> None:
-    model = ConvS2S(replace(SMALL, tied_embeddings=True), 9)
+def test_tied_are_one_matrix() -> None:
+    model = ConvS2S(replace(SMALL, tied=True), 9)
     assert model.output.weight is model.source.words.weight is model.target.words.weight
+
+
+@pytest.mark.parametrize("sources", [[[], [3, 2]], [[], []]])
+def test_an_empty_source_gives_nothing_watched_or_not(sources: list[list[int]]) -> None:
+    model, batch = ConvS2S(SMALL, 9), pair(sources, [[1, 4], [1, 5]])
+    scores_BTV = model(batch)
+    assert scores_BTV.isfinite().all()
+    for module in model.modules():
+        if isinstance(module, MultiStepAttention):
+            module.watcher = lambda weights_BHTS: None
+    torch.testing.assert_close(model(batch), scores_BTV)
 
 
 @pytest.mark.parametrize("source", [None, Tokens.whole(torch.ones(2, 3, dtype=torch.long))])

@@ -10,8 +10,8 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -80,7 +80,7 @@ def read_lines(file: Path) -> list[str]:
 
 def lines_of(stream: BinaryIO, place: str) -> Iterator[str]:
     """The lines of an open stream, one at a time; `place` is named in errors."""
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(_raw_lines(stream, place), start=1):
         try:
             yield line.removesuffix(b"\n").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -90,19 +90,28 @@ def lines_of(stream: BinaryIO, place: str) -> Iterator[str]:
             ) from error
 
 
-@contextmanager
-def open_text(file: Path) -> Iterator[BinaryIO]:
+def _raw_lines(stream: BinaryIO, place: str) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(
+            f"{place}: must be readable to its end, but is not ({error}). "
+            "Is it whole, and does its ending fit its form?"
+        ) from error
+
+
+def open_text(file: Path) -> BinaryIO:
     """A text file opened for reading as bytes, decompressed if its name says so."""
-    if file.is_dir():
-        raise DataError(f"{file}: must be a file of text, but is a folder. Name the file inside it.")
     openers: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     try:
-        with openers.get(file.suffix, open)(file, "rb") as stream:
-            yield stream
+        stream: BinaryIO = openers.get(file.suffix, open)(file, "rb")
     except FileNotFoundError as error:
         raise MissingError(f"{file}: there is no such file. Check the path; it is relative to {Path.cwd()}.") from error
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{file}: cannot be read ({error}). Is it whole, and does its ending fit its form?") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{file}: must be a file of text, but is a folder. Name the file inside it.") from error
+    except OSError as error:
+        raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
+    return stream
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:

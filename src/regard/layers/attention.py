@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.mask import Visible
+from regard.layers.positions import PositionScheme
 
 Watcher = Callable[[Tensor], None]
 
@@ -48,12 +49,13 @@ class Attention(nn.Module):
     Without a watcher the fused kernel runs, which never forms them.
     """
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, bias: bool = True) -> None:
+    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, positions: PositionScheme | None = None) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
-        self.query = nn.Linear(d_model, heads * d_k, bias)
-        self.key_value = nn.Linear(d_model, heads * (d_k + d_v), bias)
-        self.output = nn.Linear(heads * d_v, d_model, bias)
+        self.query = nn.Linear(d_model, heads * d_k)
+        self.key_value = nn.Linear(d_model, heads * (d_k + d_v))
+        self.output = nn.Linear(heads * d_v, d_model)
+        self.positions = positions
         self.watcher: Watcher | None = None
 
     def keys_values(self, x_BKD: Tensor) -> KeyValue:
@@ -63,25 +65,40 @@ class Attention(nn.Module):
 
     def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
         """What each query of `x_BQD` gathers from `kv`: [B, Q, D]."""
-        query_BHQE = self._split_heads(self.query(x_BQD))
+        query_BHQE, keys_BHKE, bias_BHQK = self._split_heads(self.query(x_BQD)), kv.keys_BHKE, None
+        if self.positions is not None:
+            query_BHQE, keys_BHKE, bias_BHQK = self.positions(query_BHQE, keys_BHKE, visible)
         if self.watcher is not None:
-            weights_BHQK = attention_weights(query_BHQE, kv.keys_BHKE, visible)
+            weights_BHQK = attention_weights(query_BHQE, keys_BHKE, visible, bias_BHQK)
             self.watcher(weights_BHQK)
             heads_BHQE = weights_BHQK @ kv.values_BHKE
         else:
-            allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
-            heads_BHQE = F.scaled_dot_product_attention(
-                query_BHQE, kv.keys_BHKE, kv.values_BHKE, attn_mask=allowed, is_causal=visible.is_causal
-            )
+            heads_BHQE = fused_attention(query_BHQE, KeyValue(keys_BHKE, kv.values_BHKE), visible, bias_BHQK)
         return self.output(heads_BHQE.transpose(1, 2).flatten(2))
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
         return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-def attention_weights(query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> Tensor:
-    """softmax(Q·Kᵀ / √d_k) over the visible keys: [B, H, Q, K], each row sums to one."""
+def attention_weights(
+    query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible, bias_BHQK: Tensor | None = None
+) -> Tensor:
+    """softmax(Q·Kᵀ / √d_k + bias) over the visible keys: [B, H, Q, K], each row sums to one."""
     scores_BHQK = query_BHQE @ keys_BHKE.transpose(-2, -1) / math.sqrt(query_BHQE.shape[-1])
+    if bias_BHQK is not None:
+        scores_BHQK = scores_BHQK + bias_BHQK
     hidden_BHQK = ~visible.dense(scores_BHQK)[:, None]
     # Where nothing is visible (an empty source) the softmax is NaN; the fused kernel gathers nothing there.
     return scores_BHQK.masked_fill(hidden_BHQK, -torch.inf).softmax(dim=-1).masked_fill(hidden_BHQK, 0.0)
+
+
+def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQK: Tensor | None = None) -> Tensor:
+    """softmax(Q·Kᵀ / √d_k + bias)·V in one kernel that never forms the weights: [B, H, Q, E]."""
+    mask: Tensor | None = None
+    if bias_BHQK is not None:
+        mask = bias_BHQK.masked_fill(~visible.dense(bias_BHQK)[:, None], -torch.inf)
+    elif visible.allowed_BQK is not None:
+        mask = visible.allowed_BQK[:, None]
+    return F.scaled_dot_product_attention(
+        query_BHQE, kv.keys_BHKE, kv.values_BHKE, attn_mask=mask, is_causal=visible.is_causal and mask is None
+    )

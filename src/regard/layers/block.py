@@ -20,8 +20,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from regard.layers.attention import Attention, KeyValue
-from regard.layers.feedforward import FeedForward
+from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
+from regard.layers.positions import PositionKind, position_scheme
 
 Norm = Literal["post", "pre"]
 
@@ -37,10 +38,22 @@ class LayerSizes:
     d_v: int
     dropout: float
     norm: Norm
+    activation: Activation = "relu"
+    positions: PositionKind = "sinusoidal"
+    reach: int = 128
 
-    def attention(self) -> Attention:
-        """An attention of these sizes."""
+    def self_attention(self) -> Attention:
+        """An attention of a sentence to itself; it may mind distances."""
+        scheme = position_scheme(self.positions, self.heads, self.d_k, self.reach)
+        return Attention(self.d_model, self.heads, self.d_k, self.d_v, scheme)
+
+    def cross_attention(self) -> Attention:
+        """An attention to another sentence: distances between the two mean nothing."""
         return Attention(self.d_model, self.heads, self.d_k, self.d_v)
+
+    def feedforward(self) -> FeedForward:
+        """The feed-forward network of these sizes."""
+        return FeedForward(self.d_model, self.d_ff, self.activation)
 
 
 class Residual(nn.Module):
@@ -63,22 +76,23 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the whole sentence, then feed-forward."""
+    """Self-attention, then feed-forward; under a causal mask and with a past, a decoder-only layer."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.attention = sizes.attention()
+        self.attention = sizes.self_attention()
         self.around_attention = Residual(sizes)
-        self.feedforward = FeedForward(sizes.d_model, sizes.d_ff)
+        self.feedforward = sizes.feedforward()
         self.around_feedforward = Residual(sizes)
 
-    def forward(self, x_BSD: Tensor, visible: Visible) -> Tensor:
-        """[B, S, D] → [B, S, D]."""
-        y_BSD = self.around_attention.enter(x_BSD)
-        y_BSD = self.attention(y_BSD, self.attention.keys_values(y_BSD), visible)
-        x_BSD = self.around_attention.leave(x_BSD, y_BSD)
-        y_BSD = self.feedforward(self.around_feedforward.enter(x_BSD))
-        return self.around_feedforward.leave(x_BSD, y_BSD)
+    def forward(self, x_BTD: Tensor, visible: Visible, past: KeyValue | None = None) -> tuple[Tensor, KeyValue]:
+        """[B, T, D] → [B, T, D], and the keys and values of `past` followed by these T tokens'."""
+        y_BTD = self.around_attention.enter(x_BTD)
+        kv = self.attention.keys_values(y_BTD)
+        kv = kv if past is None else past.extend(kv)
+        x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible))
+        y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
+        return self.around_feedforward.leave(x_BTD, y_BTD), kv
 
 
 @dataclass(frozen=True)
@@ -99,11 +113,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.attention = sizes.attention()
+        self.attention = sizes.self_attention()
         self.around_attention = Residual(sizes)
-        self.cross_attention = sizes.attention()
+        self.cross_attention = sizes.cross_attention()
         self.around_cross_attention = Residual(sizes)
-        self.feedforward = FeedForward(sizes.d_model, sizes.d_ff)
+        self.feedforward = sizes.feedforward()
         self.around_feedforward = Residual(sizes)
 
     def remember(self, memory_BSD: Tensor) -> DecoderMemory:

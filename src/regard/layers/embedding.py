@@ -10,23 +10,36 @@ import math
 from torch import Tensor, nn
 
 from regard.batch import Tokens
-from regard.layers.positions import SinusoidalPositions
+from regard.layers.positions import LearnedPositions, PositionKind, SinusoidalPositions
 
 
 class Embedding(nn.Module):
     """Dropout(E[ids]·√d_model + positions): what enters the first layer.
 
     The matrix `weight_VD` may be shared by encoder, decoder and the output projection, as the paper does.
+    Positions that work inside attention (rotary, relative, alibi) add nothing here.
     """
 
-    def __init__(self, vocabulary: int, d_model: int, dropout: float) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int,
+        dropout: float,
+        positions: PositionKind = "sinusoidal",
+        max_positions: int = 1024,
+        scaled: bool = True,
+    ) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, d_model)
-        self.positions = SinusoidalPositions(d_model)
+        self.positions: nn.Module | None = None
+        if positions == "sinusoidal":
+            self.positions = SinusoidalPositions(d_model)
+        elif positions == "learned":
+            self.positions = LearnedPositions(max_positions, d_model)
         self.dropout = nn.Dropout(dropout)
         # Scaled up again by √d_model on the way in, and used as it is on the way out to the softmax.
         nn.init.normal_(self.table.weight, std=d_model**-0.5)
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if scaled else 1.0
 
     @property
     def weight_VD(self) -> Tensor:
@@ -36,4 +49,6 @@ class Embedding(nn.Module):
     def forward(self, tokens: Tokens) -> Tensor:
         """[B, T] ids → [B, T, D]."""
         x_BTD = self.table(tokens.ids_BT) * self.scale
-        return self.dropout(x_BTD + self.positions(tokens.places.positions_BT))
+        if self.positions is not None:
+            x_BTD = x_BTD + self.positions(tokens.places.positions_BT)
+        return self.dropout(x_BTD)

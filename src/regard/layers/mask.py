@@ -14,7 +14,7 @@ segments instead of matrix corners. Query i sees key j when
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -27,11 +27,25 @@ class Visible:
     """The answer of a mask: which keys each query sees.
 
     `allowed_BQK` is None where every query sees every key, or where plain causal order says it all
-    (`is_causal`): fused kernels are fastest when they are not handed a matrix.
+    (`is_causal`): fused kernels are fastest when they are not handed a matrix. `places` are those of the
+    queries and of the keys, for attention that minds how far apart they are.
     """
 
     allowed_BQK: Tensor | None = None
     is_causal: bool = False
+    places: tuple[Places, Places] | None = field(default=None, compare=False)
+
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """The positions of the queries, [B, Q], and of the keys, [B, K]."""
+        if self.places is None:
+            raise ValueError("Visible.positions: this answer was made without places; use Mask.visible")
+        queries, keys = self.places
+        return queries.positions_BT, keys.positions_BT
+
+    def ahead(self) -> Tensor:
+        """How far each key is ahead of each query, [B, Q, K]; negative for keys behind it."""
+        queries_BQ, keys_BK = self.positions()
+        return keys_BK[:, None, :] - queries_BQ[:, :, None]
 
     def dense(self, scores_BHQK: Tensor) -> Tensor:
         """The same answer as a boolean matrix for `scores_BHQK`; it broadcasts to [B, Q, K]."""
@@ -50,13 +64,15 @@ class Mask:
 
     def visible(self, queries: Places, keys: Places) -> Visible:
         """Apply the rule. With `causal`, the queries must be the newest of the keys, as in a cached step."""
+        visible = Visible(places=(queries, keys))
         whole = queries.segments_BT is None and keys.segments_BT is None
         if whole and self.window is None:
             if not self.causal or queries.positions_BT.shape[1] == 1:
-                return Visible()
+                return visible
             if queries.positions_BT.shape == keys.positions_BT.shape:
-                return Visible(is_causal=True)
-        return Visible(self._segments_agree(queries, keys) & self._positions_agree(queries, keys))
+                return replace(visible, is_causal=True)
+        allowed_BQK = self._segments_agree(queries, keys) & self._positions_agree(visible.ahead())
+        return replace(visible, allowed_BQK=allowed_BQK)
 
     @staticmethod
     def _segments_agree(queries: Places, keys: Places) -> Tensor:
@@ -65,8 +81,7 @@ class Mask:
         # Padding may look anywhere: what it computes is never used, and a softmax over nothing is NaN.
         return (query_BQ1 == key_B1K) | (query_BQ1 == PADDING_SEGMENT)
 
-    def _positions_agree(self, queries: Places, keys: Places) -> Tensor:
-        ahead_BQK = keys.positions_BT[:, None, :] - queries.positions_BT[:, :, None]
+    def _positions_agree(self, ahead_BQK: Tensor) -> Tensor:
         allowed = torch.ones_like(ahead_BQK, dtype=torch.bool)
         if self.causal:
             allowed = allowed & (ahead_BQK <= 0)

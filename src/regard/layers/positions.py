@@ -1,17 +1,40 @@
-"""Telling a model where a token stands (Attention Is All You Need, section 3.5).
+"""Telling a model where a token stands.
 
-Shapes: B rows, T tokens, D model.
+Shapes: B rows, T tokens, Q queries, K keys, D model, H heads, E head size, R relative distances.
 
-    PE(pos, 2i)     = sin(pos / 10000^(2i / d_model))
-    PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
+Two places to say it. *Added to the embedding* (Attention Is All You Need, section 3.5):
+
+    sinusoidal   PE(pos, 2i) = sin(pos / 10000^(2i/d)),  PE(pos, 2i+1) = cos(pos / 10000^(2i/d))
+    learned      a vector for each position up to a limit (Table 3, row E)
+
+*Inside self-attention*, so that only distances matter (a scheme turns queries and keys, or biases scores):
+
+    rotary       q and k turned by angles that grow with their position       (Su et al. 2021, section 3)
+    relative     score += q · r[clip(k - q)], a learned vector a distance     (Shaw et al. 2018, equation 5;
+                 for keys only, as in Music Transformer, Huang et al. 2018)
+    alibi        score -= slope_h · |q - k|                                   (Press et al. 2022, section 3)
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from regard.errors import UsageError
+from regard.layers.mask import Visible
+
+PositionKind = Literal["sinusoidal", "learned", "rotary", "relative", "alibi"]
+WAVELENGTH = 10_000.0
+
+
+def frequencies(size: int) -> Tensor:
+    """1 / 10000^(2i/size) for i = 0, 1, …: the angular speeds of the waves."""
+    even = torch.arange(0, size, 2, dtype=torch.float64)
+    return torch.exp(-math.log(WAVELENGTH) * even / size).float()
 
 
 class SinusoidalPositions(nn.Module):
@@ -21,9 +44,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        even = torch.arange(0, d_model, 2, dtype=torch.float64)
-        frequencies = torch.exp(-math.log(10_000.0) * even / d_model).float()
-        self.register_buffer("frequencies_D", frequencies, persistent=False)
+        self.register_buffer("frequencies_D", frequencies(d_model), persistent=False)
         self.d_model = d_model
 
     def forward(self, positions_BT: Tensor) -> Tensor:
@@ -31,3 +52,102 @@ class SinusoidalPositions(nn.Module):
         angles_BTD = positions_BT[..., None].float() * self.frequencies_D
         waves_BTD = torch.stack([angles_BTD.sin(), angles_BTD.cos()], dim=-1).flatten(-2)
         return waves_BTD[..., : self.d_model]
+
+
+class LearnedPositions(nn.Module):
+    """A learned vector for each of `limit` positions; there is none for a position beyond them."""
+
+    def __init__(self, limit: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(limit, d_model)
+        nn.init.normal_(self.table.weight, std=d_model**-0.5)
+
+    def forward(self, positions_BT: Tensor) -> Tensor:
+        """The vectors at `positions_BT`: [B, T, D]."""
+        return self.table(positions_BT)
+
+
+def check_length(length: int, limit: int | None) -> None:
+    """Raise if a sequence is longer than the positions a model has learned."""
+    if limit is not None and length > limit:
+        raise UsageError(
+            f"positions: a sequence must have at most {limit:,} tokens, since positions are learned up to "
+            f"`max_positions`, but has {length:,}. Shorten it, or train with more or with sinusoidal positions."
+        )
+
+
+class PositionScheme(nn.Module, ABC):
+    """A way to make attention mind positions."""
+
+    @abstractmethod
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The queries and keys to compare, and what to add to their scores (broadcasts to [B, H, Q, K])."""
+
+
+class RotaryPositions(PositionScheme):
+    """Each pair of coordinates is turned by position · frequency: q·k then depends on the distance alone."""
+
+    frequencies_E: Tensor
+
+    def __init__(self, d_k: int) -> None:
+        super().__init__()
+        if d_k % 2:
+            raise UsageError(f"positions: rotary positions turn pairs, so d_k must be even, but is {d_k}.")
+        self.register_buffer("frequencies_E", frequencies(d_k), persistent=False)
+
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, None]:
+        """Turned queries, turned keys, no bias."""
+        queries_BQ, keys_BK = visible.positions()
+        return self._turn(query_BHQE, queries_BQ), self._turn(keys_BHKE, keys_BK), None
+
+    def _turn(self, x_BHTE: Tensor, positions_BT: Tensor) -> Tensor:
+        angles_B1TE = (positions_BT[..., None].float() * self.frequencies_E)[:, None]
+        sine, cosine = angles_B1TE.sin(), angles_B1TE.cos()
+        even, odd = x_BHTE.float().unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)
+        return turned.flatten(-2).to(x_BHTE.dtype)
+
+
+class RelativePositions(PositionScheme):
+    """A learned vector for each distance up to `reach` either way; farther keys share the last one."""
+
+    def __init__(self, d_k: int, reach: int) -> None:
+        super().__init__()
+        self.reach = reach
+        self.table_RE = nn.Parameter(torch.randn(2 * reach + 1, d_k) * d_k**-0.5)
+
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys as they are, and q·r / √d_k for each distance."""
+        scores_BHQR = query_BHQE @ self.table_RE.to(query_BHQE.dtype).T / math.sqrt(query_BHQE.shape[-1])
+        distance_B1QK = (visible.ahead().clamp(-self.reach, self.reach) + self.reach)[:, None]
+        bias = scores_BHQR.gather(-1, distance_B1QK.expand(-1, query_BHQE.shape[1], -1, -1))
+        return query_BHQE, keys_BHKE, bias
+
+
+class LinearBias(PositionScheme):
+    """ALiBi: scores fall with distance, each head at its own fixed slope: 2^(-8/H), 2^(-16/H), …"""
+
+    slopes_H: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        slopes = torch.exp2(-8.0 * torch.arange(1, heads + 1) / heads)
+        self.register_buffer("slopes_H", slopes, persistent=False)
+
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys as they are, and -slope · distance."""
+        bias_BHQK = -self.slopes_H[:, None, None] * visible.ahead().abs()[:, None]
+        return query_BHQE, keys_BHKE, bias_BHQK.to(query_BHQE.dtype)
+
+
+def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int) -> PositionScheme | None:
+    """The scheme inside attention for `kind`; None for those that are added to the embedding."""
+    match kind:
+        case "rotary":
+            return RotaryPositions(d_k)
+        case "relative":
+            return RelativePositions(d_k, reach)
+        case "alibi":
+            return LinearBias(heads)
+        case "sinusoidal" | "learned":
+            return None

@@ -27,7 +27,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.batch import PADDING_SEGMENT, Places
 from regard.errors import UsageError
 from regard.layers.attention import KeyValue, Watcher
-from regard.layers.mask import Visible
 
 Cell = Literal["rnn", "gru", "lstm"]
 Links = Literal["plain", "residual", "fast-forward"]
@@ -109,11 +108,12 @@ class RecurrentLayer(nn.Module):
         if x_BTX.shape[1] == 1:
             hidden = self._one(x_BTX[:, 0], hidden)
             return hidden.output_BD[:, None], hidden
-        start = hidden.output_BD[None]
+        # The kernels of GPUs insist on states that lie in one piece.
+        start = hidden.output_BD[None].contiguous()
         if hidden.cell_BD is None:
             outputs_BTD, end = self.kernel(x_BTX, start)
             return outputs_BTD, Hidden(end[0])
-        outputs_BTD, (end, cell) = self.kernel(x_BTX, (start, hidden.cell_BD[None]))
+        outputs_BTD, (end, cell) = self.kernel(x_BTX, (start, hidden.cell_BD[None].contiguous()))
         return outputs_BTD, Hidden(end[0], cell[0])
 
     def zero(self, rows: int) -> Hidden:
@@ -333,18 +333,22 @@ class StateAttention(nn.Module):
         """What the encoder's states offer, as keys and values of one head; made once."""
         return KeyValue(self.key(memory_BKD)[:, None], memory_BKD[:, None])
 
-    def forward(self, state_BQD: Tensor, kv: KeyValue, visible: Visible) -> Glance:
-        """What each state of `state_BQD` gathers from `kv`. The caller passes the weights on to `watcher`."""
+    def forward(self, state_BQD: Tensor, kv: KeyValue, readable_BK: Tensor | None) -> Glance:
+        """What each state of `state_BQD` gathers from `kv`. The caller passes the weights on to `watcher`.
+
+        `readable_BK` says which of the encoder's states may be looked at; None is all of them.
+        """
         query_BQD, values_BKD = self.query(state_BQD), kv.values_BHKE[:, 0]
         if self.watcher is None and not self.hard and self.vector is None:
-            allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
+            allowed = None if readable_BK is None else readable_BK[:, None, None]
             context = F.scaled_dot_product_attention(
                 query_BQD[:, None], kv.keys_BHKE, kv.values_BHKE, attn_mask=allowed, scale=self.scale
             )
             return Glance(context[:, 0])
         scores_BQK = self._scores(query_BQD, kv.keys_BHKE[:, 0])
-        hidden_BQK = ~visible.dense(scores_BQK[:, None])
-        log_weights_BQK = scores_BQK.masked_fill(hidden_BQK, -torch.inf).log_softmax(dim=-1)
+        if readable_BK is not None:
+            scores_BQK = scores_BQK.masked_fill(~readable_BK[:, None], -torch.inf)
+        log_weights_BQK = scores_BQK.log_softmax(dim=-1)
         if not self.hard:
             weights_BQK = log_weights_BQK.exp()
             return Glance(weights_BQK @ values_BKD, weights_BQK)
@@ -365,10 +369,10 @@ class StateAttention(nn.Module):
         return self.vector((query_BQD[:, :, None] + keys_BKD[:, None]).tanh())[..., 0]
 
 
-def readable(source: Places) -> Visible:
-    """The source tokens that a decoder may look at: all but padding."""
+def readable(source: Places) -> Tensor | None:
+    """Which source tokens a decoder may look at, [B, K]: all but padding. None where there is none."""
     if source.segments_BT is None:
-        return Visible()
-    real_BS = source.segments_BT != PADDING_SEGMENT
+        return None
+    real_BK = source.segments_BT != PADDING_SEGMENT
     # A row that is all padding may look anywhere: a softmax over nothing is NaN.
-    return Visible((real_BS | ~real_BS.any(dim=1, keepdim=True))[:, None])
+    return real_BK | ~real_BK.any(dim=1, keepdim=True)

@@ -154,8 +154,8 @@ class ByteNet(SequenceModel[ByteNetState]):
 
     def __init__(self, settings: ByteNetSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, vocabulary
-        stream, dilations = 2 * settings.channels, settings.dilations * settings.repeats
+        self.settings, self.vocabulary, self.width = settings, vocabulary, 2 * settings.channels
+        stream, dilations = self.width, settings.dilations * settings.repeats
         self.embedding = nn.Embedding(vocabulary, stream)
         self.blank_D = nn.Parameter(torch.randn(stream))
         self.dropout = nn.Dropout(settings.dropout)
@@ -234,9 +234,9 @@ def _check_one_sentence(side: str, places: Places) -> None:
     # Looking at values would break a compiled graph; the batcher asks `packs_sentences` before it comes to that.
     if places.segments_BT is None or torch.compiler.is_compiling():
         return
-    if (most := int(places.segments_BT.max())) > 1:
+    if (places.segments_BT > 1).any():
         raise UsageError(
-            f"model bytenet: a row of the {side} must be one sentence, but one has {most}; "
+            f"model bytenet: a row of the {side} must be one sentence, but one has {places.segments_BT.max()}; "
             "batch the sentences one a row (ByteNet.packs_sentences is False)"
         )
 

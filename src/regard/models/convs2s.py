@@ -66,7 +66,7 @@ class ConvS2SSettings:
     decoder: Stack = ((10, 512, 3), (3, 768, 3), (2, 2048, 1))
     embedding: int = 512
     max_positions: int = 1024
-    tied_embeddings: bool = False
+    tied: bool = False
     """One matrix for source, target and output, instead of the paper's three."""
     dropout: float = 0.2
 
@@ -145,15 +145,16 @@ class MultiStepAttention(nn.Module):
     def forward(self, h_BTC: Tensor, g_BTE: Tensor, memory: KeyValue, visible: Visible) -> Tensor:
         """√½·(h + c), [B, T, C]."""
         query_BHTE = ((self.query(h_BTC) + g_BTE) * HALVED)[:, None]
-        allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
         if self.watcher is not None:
             scores_BHTS = query_BHTE @ memory.keys_BHKE.transpose(-2, -1)
-            if allowed is not None:
-                scores_BHTS = scores_BHTS.masked_fill(~allowed, -torch.inf)
-            weights_BHTS = scores_BHTS.softmax(dim=-1)
+            hidden_BHTS = ~visible.dense(scores_BHTS)[:, None]
+            # Where nothing is visible (an empty source) the softmax is NaN; the fused kernel gathers nothing there.
+            weights_BHTS = scores_BHTS.masked_fill(hidden_BHTS, -torch.inf).softmax(dim=-1)
+            weights_BHTS = weights_BHTS.masked_fill(hidden_BHTS, 0.0)
             self.watcher(weights_BHTS)
             context_BHTE = weights_BHTS @ memory.values_BHKE
         else:
+            allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
             context_BHTE = F.scaled_dot_product_attention(
                 query_BHTE, memory.keys_BHKE, memory.values_BHKE, attn_mask=allowed, scale=1.0
             )
@@ -214,8 +215,8 @@ class ConvS2S(SequenceModel[ConvS2SState]):
 
     def __init__(self, settings: ConvS2SSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, vocabulary
-        embedding, tied = settings.embedding, settings.tied_embeddings
+        self.settings, self.vocabulary, self.width = settings, vocabulary, settings.embedding
+        embedding, tied = settings.embedding, settings.tied
         encoder, decoder = _unrolled(settings.encoder), _unrolled(settings.decoder)
         words = nn.Embedding(vocabulary, embedding)
         self.source = PositionedEmbedding(words, settings)

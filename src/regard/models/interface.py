@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
@@ -37,6 +37,11 @@ class SequenceModel(nn.Module, ABC, Generic[StateT]):
     """
 
     vocabulary: int
+    """How many tokens there are."""
+    width: int
+    """The size of one feature vector, D."""
+    packs_sentences: ClassVar[bool] = True
+    """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
 
     @abstractmethod
     def features(self, batch: Batch) -> Tensor:

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch, Places, Tokens
 from regard.errors import UsageError
 from regard.layers.attention import KeyValue
-from regard.layers.mask import Visible
 from regard.layers.recurrent import (
     Cell,
     Glance,
@@ -226,7 +225,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, vocabulary
+        self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
         d_model, score = settings.d_model, settings.attention
         self.embedding = nn.Embedding(vocabulary, settings.d_embedding or d_model)
         self.encoder = RecurrentEncoder(settings.encoder_sizes(), keep_cells=settings.context == "last")
@@ -299,10 +298,10 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
 
     def _decode(self, tokens_BT: Tensor, state: RecurrentState) -> tuple[_Decoded, RecurrentState]:
         """The one decoding path: `tokens_BT` may be all the target, a prefix, or one token a row."""
-        x_BTE, visible = self.embedding(tokens_BT), readable(state.source)
+        x_BTE, readable_BK = self.embedding(tokens_BT), readable(state.source)
         pieces = []
         for x_BtE in x_BTE.split(1, dim=1) if self.settings.waits else (x_BTE,):
-            piece, state = self._advance(x_BtE, state, visible)
+            piece, state = self._advance(x_BtE, state, readable_BK)
             pieces.append(piece)
         decoded = _Decoded.join(pieces)
         watcher = None if self.attention is None else self.attention.watcher
@@ -310,16 +309,18 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
             watcher(decoded.weights_BTK[:, None])
         return decoded, state
 
-    def _advance(self, x_BTX: Tensor, state: RecurrentState, visible: Visible) -> tuple[_Decoded, RecurrentState]:
+    def _advance(
+        self, x_BTX: Tensor, state: RecurrentState, readable_BK: Tensor | None
+    ) -> tuple[_Decoded, RecurrentState]:
         """Run the decoder over tokens that need not wait for one another."""
-        glance = self._look("before", state.hidden[-1].output_BD[:, None], state, visible)
+        glance = self._look("before", state.hidden[-1].output_BD[:, None], state, readable_BK)
         fed_BD = state.fed_BD if glance is None else glance.context_BQD[:, 0]
         context_BTD = None if fed_BD is None else fed_BD[:, None].expand(-1, x_BTX.shape[1], -1)
         if context_BTD is not None:
             x_BTX = torch.cat([x_BTX, context_BTD], dim=-1)
         features_BTD, hidden = self.decoder(x_BTX, state.hidden)
         if glance is None:
-            glance = self._look("after", features_BTD, state, visible)
+            glance = self._look("after", features_BTD, state, readable_BK)
             context_BTD = context_BTD if glance is None else glance.context_BQD
         if self.combine is not None and context_BTD is not None:
             features_BTD = self.combine(torch.cat([features_BTD, context_BTD], dim=-1)).tanh()
@@ -330,10 +331,12 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         decoded = _Decoded.of(self.dropout(features_BTD), glance)
         return decoded, RecurrentState(hidden, state.memory, state.source, kept_BD)
 
-    def _look(self, when: Attend, queries_BQD: Tensor, state: RecurrentState, visible: Visible) -> Glance | None:
+    def _look(
+        self, when: Attend, queries_BQD: Tensor, state: RecurrentState, readable_BK: Tensor | None
+    ) -> Glance | None:
         if self.attention is None or state.memory is None or self.settings.attends != when:
             return None
-        return self.attention(queries_BQD, state.memory, visible)
+        return self.attention(queries_BQD, state.memory, readable_BK)
 
     def _blame(self, losses_BT: Tensor, real_BT: Tensor) -> Tensor:
         """How much worse than usual went what each choice of hard attention could change, [B, T].

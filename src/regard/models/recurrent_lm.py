@@ -60,7 +60,7 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
 
     def __init__(self, settings: RecurrentLMSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, vocabulary
+        self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
         d_model = settings.d_model
         self.embedding = nn.Embedding(vocabulary, d_model)
         self.stack = RecurrentStack(

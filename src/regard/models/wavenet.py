@@ -100,7 +100,7 @@ class WaveNet(SequenceModel[WaveNetState]):
 
     def __init__(self, settings: WaveNetSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, vocabulary
+        self.settings, self.vocabulary, self.width = settings, vocabulary, settings.skip_channels
         dilations = settings.dilations * settings.repeats
         self.embedding = nn.Embedding(vocabulary, settings.channels)
         self.entry = CausalConvolution(settings.channels, settings.channels, settings.kernel)

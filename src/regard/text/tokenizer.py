@@ -17,6 +17,7 @@ from regard.batch import Specials
 from regard.errors import DataError, MissingError
 
 PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
+OPENING = "<"  # how each of these begins
 SPACE = "▁"
 
 
@@ -54,7 +55,9 @@ class Tokenizer:
         """Learn a vocabulary from `lines` (both languages together make a shared one)."""
         inner = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN if settings.kind == "bpe" else None))
         if settings.kind == "bpe":
-            inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE)
+            # No subword reaches across "<": text full of "<eos>" must not teach merges that spell a special token.
+            cuts = [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Split(OPENING, "isolated")]
+            inner.pre_tokenizer = pre_tokenizers.Sequence(cuts)
             inner.decoder = decoders.Metaspace(SPACE)
             alphabet: list[str] = []
         else:
@@ -100,11 +103,14 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of one text, without start and end."""
-        return list(self._inner.encode(text, add_special_tokens=False).ids)
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of many texts, on all cores."""
-        return [list(found.ids) for found in self._inner.encode_batch(texts, add_special_tokens=False)]
+        try:
+            return [list(found.ids) for found in self._inner.encode_batch(texts, add_special_tokens=False)]
+        except TypeError as error:
+            raise _not_unicode(texts) or error from error
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids back to text. Padding, start and end are left out; an unknown character stays visible."""
@@ -116,3 +122,16 @@ class Tokenizer:
         if not isinstance(self._inner.decoder, decoders.ByteLevel):
             return tuple(self._inner.id_to_token(token) or "" for token in ids)
         return tuple(self._inner.decode([token], skip_special_tokens=False).replace(" ", SPACE) for token in ids)
+
+
+def _not_unicode(texts: Sequence[str]) -> DataError | None:
+    """What to say of the first text with half a character in it, as Python makes of stray bytes in an argument."""
+    for number, text in enumerate(texts, start=1):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return DataError(
+                f"text {number}: must be Unicode, but character {error.start + 1} is the lone surrogate "
+                f"U+{ord(text[error.start]):04X}. Was the text decoded from bytes that are not UTF-8? Convert it first."
+            )
+    return None

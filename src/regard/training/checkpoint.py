@@ -3,7 +3,7 @@
 checkpoints/00001000/
     model.safetensors       weights
     optimiser.safetensors   Adam's moments and step counts, by parameter name
-    state.json              step, and the data order's seed
+    state.json              step, from which the order of the data follows
     random.safetensors      the state of the random generators
     manifest.json           size and SHA-256 of each
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -55,14 +56,17 @@ def save(folder: Path, snapshot: Snapshot, keep: int) -> Path:
 def load(place: Path) -> Snapshot:
     """Read a checkpoint after proving it whole."""
     check_folder(place)
-    state = json.loads((place / "state.json").read_text())
-    parts = (load_file(place / name) for name in (WEIGHTS, "optimiser.safetensors", "random.safetensors"))
-    return Snapshot(int(state["step"]), *parts)
+    try:
+        state = json.loads((place / "state.json").read_text())
+        parts = (load_file(place / name) for name in (WEIGHTS, "optimiser.safetensors", "random.safetensors"))
+        return Snapshot(int(state["step"]), *parts)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DataError(f"{place}: must be a checkpoint Regard wrote, but cannot be read as one ({error}).") from error
 
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints under `folder`, oldest first."""
-    return sorted(place for place in folder.glob("[0-9]*") if place.is_dir())
+    return sorted(place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal())
 
 
 def newest(folder: Path) -> tuple[Snapshot, list[str]]:
@@ -75,7 +79,18 @@ def newest(folder: Path) -> tuple[Snapshot, list[str]]:
             damaged.append(f"{error} Using the checkpoint before it.")
     if damaged:
         raise DataError(f"{folder}: no checkpoint here is whole. " + " ".join(damaged))
-    raise MissingError(f"{folder}: there must be a checkpoint to resume from, but there is none.")
+    raise MissingError(
+        f"{folder}: there must be a checkpoint to resume from, but there is none. Train anew, into another folder."
+    )
+
+
+def set_aside(folder: Path, after: int) -> None:
+    """Rename the checkpoints beyond step `after`, so that nobody counts or averages them; nothing is deleted."""
+    for place in found(folder):
+        if int(place.name) > after:
+            aside = place.with_name(f"damaged-{place.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            place.rename(aside)
 
 
 def averaged(places: Sequence[Path]) -> dict[str, Tensor]:
@@ -106,6 +121,7 @@ def optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[
 def restore_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
     """Put back what `optimiser_state` took."""
     parameters = dict(model.named_parameters())
+    optimiser.state.clear()
     for path, value in flat.items():
         name, key = path.rsplit("/", 1)
         parameter = parameters[name]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from regard.files import write_file
 from regard.status import StatusLine, clock
 from regard.training.trainer import StepReport
 
@@ -17,6 +18,8 @@ class TrainingLog:
     """Appends every report to `metrics.jsonl` and keeps the status line: step, loss, speed, time left."""
 
     def __init__(self, metrics: Path, steps: int, first: int, status: StatusLine | None = None) -> None:
+        if metrics.is_file():
+            _forget_after(metrics, first)
         self._metrics = metrics.open("a", encoding="utf-8")
         self._steps, self._first = steps, first
         self._status = status or StatusLine()
@@ -58,3 +61,15 @@ class TrainingLog:
         seconds = round(time.monotonic() - self._started, 3)
         self._metrics.write(json.dumps({**values, "seconds": seconds}) + "\n")
         self._metrics.flush()
+
+
+def _forget_after(metrics: Path, step: int) -> None:
+    """Keep what was written up to `step`: a run that crashed had gone on past its checkpoint, or died in mid-line."""
+    kept = []
+    for line in metrics.read_bytes().split(b"\n"):
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + b"\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    write_file(metrics, b"".join(kept))

@@ -5,6 +5,7 @@ lr(step) = factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5),   step
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -25,10 +26,13 @@ class OptimiserSettings:
     def __post_init__(self) -> None:
         if self.warmup < 1:
             raise ValueError(f"`warmup` must be at least 1 step, but is {self.warmup}")
-        if self.factor <= 0:
-            raise ValueError(f"`factor` must be positive, but is {self.factor}")
-        if self.clip is not None and self.clip <= 0:
-            raise ValueError(f"`clip` must be positive, but is {self.clip}")
+        for name in ("factor", "epsilon", "clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"`{name}` must be positive and finite, but is {value}")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
 
     def learning_rate(self, step: int, d_model: int) -> float:
         """The rate of step 1, 2, …: it rises for `warmup` steps, then falls with the square root."""

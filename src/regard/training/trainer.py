@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch
 from regard.data.batching import Batches
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 from regard.training import checkpoint
 from regard.training.checkpoint import Snapshot
@@ -73,8 +73,8 @@ class Validation:
 class Trainer:
     """A model, its optimiser and its batches, and the step they have reached."""
 
-    def __init__(self, model: SequenceModel[Any], batches: Batches, settings: TrainingSettings, d_model: int) -> None:
-        self.model, self.batches, self.settings, self.d_model = model, batches, settings, d_model
+    def __init__(self, model: SequenceModel[Any], batches: Batches, settings: TrainingSettings) -> None:
+        self.model, self.batches, self.settings = model, batches, settings
         self.optimiser = adam(model, settings.optimiser)
         self.step = 0
         self.device = next(model.parameters()).device
@@ -84,7 +84,7 @@ class Trainer:
     def advance(self) -> StepReport:
         """Read one batch and change the weights once."""
         batch = self.batches[self.step].to(self.device)
-        rate = self.settings.optimiser.learning_rate(self.step + 1, self.d_model)
+        rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.model.train()
@@ -93,14 +93,16 @@ class Trainer:
         loss.backward()
         clip = self.settings.optimiser.clip
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if clip is None else clip)
-        if not math.isfinite(value := loss.item()):
+        value, length = loss.item(), norm.item()
+        # A finite loss can have an infinite gradient: stop before it ruins the weights and they are saved.
+        if not math.isfinite(value + length):
             raise DataError(
-                f"step {self.step + 1}: the loss must be finite, but is {value}. Lower "
+                f"step {self.step + 1}: the loss and its gradient must be finite, but are {value} and {length}. Lower "
                 "`training.optimiser.factor`, raise `training.optimiser.warmup`, or set `training.optimiser.clip`."
             )
         self.optimiser.step()
         self.step += 1
-        return StepReport(self.step, value, rate, norm.item(), _real_tokens(batch))
+        return StepReport(self.step, value, rate, length, _real_tokens(batch))
 
     @torch.inference_mode()
     def validate(self, batches: Iterable[Batch]) -> Validation:
@@ -124,7 +126,13 @@ class Trainer:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to (or on from) a snapshot."""
-        self.model.load_state_dict(snapshot.weights)
+        try:
+            self.model.load_state_dict(snapshot.weights)
+        except RuntimeError as error:
+            raise UsageError(
+                f"checkpoint of step {snapshot.step:,}: its weights must fit the model of the recipe, but do not. "
+                f"Leave the model's settings as they were. {error}"
+            ) from error
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
         checkpoint.restore_random(snapshot.random)
         self.step = snapshot.step

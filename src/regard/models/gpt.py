@@ -1,0 +1,127 @@
+"""Decoder-only Transformers: GPT-2 (Radford et al. 2019) and its kin.
+
+Shapes: B rows, T tokens, D model, V vocabulary.
+
+The same layers as the encoder's, under a causal mask. With pre-norm, GELU and learned positions it is GPT-2; with
+post-norm, ReLU and sinusoids it is the Transformer-Decoder (Liu et al. 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.batch import Batch, Places, Tokens
+from regard.layers.attention import KeyValue
+from regard.layers.block import EncoderLayer, Norm
+from regard.layers.feedforward import Activation
+from regard.layers.mask import Mask
+from regard.layers.positions import LearnedPositions, PositionKind, check_length
+from regard.models.interface import SequenceModel
+from regard.models.transformer import StackSettings, initialise
+
+SPREAD = 0.02  # GPT-2's standard deviation of initial weights
+
+
+@dataclass(frozen=True)
+class GPTSettings(StackSettings):
+    """A decoder-only model's sizes; the defaults are GPT-2's smallest, 124 million parameters."""
+
+    kind: Literal["gpt"] = "gpt"
+    layers: int = 12
+    d_model: int = 768
+    d_ff: int = 3072
+    heads: int = 12
+    norm: Norm = "pre"
+    activation: Activation = "gelu-tanh"
+    positions: PositionKind = "learned"
+    tied: bool = True
+    """Whether the output matrix is the transposed embedding."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layers < 1:
+            raise ValueError(f"`layers` must be at least 1, but is {self.layers}")
+
+
+@dataclass(frozen=True)
+class GPTState:
+    """The keys and values of every layer so far, and where they stand."""
+
+    layers: tuple[KeyValue, ...]
+    seen: Places
+
+    def select(self, rows: Tensor) -> GPTState:
+        """The given rows, in the given order."""
+        return GPTState(tuple(layer.select(rows) for layer in self.layers), self.seen.select(rows))
+
+
+class GPT(SequenceModel[GPTState]):
+    """A language model: the next token from those before it."""
+
+    def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
+        sizes = settings.layer_sizes()
+        # GPT-2 adds embeddings and positions as they are; the paper scales where positions are fixed waves.
+        self.embedding = settings.embedding(vocabulary, scaled=settings.positions == "sinusoidal")
+        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(settings.layers))
+        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" else nn.Identity()
+        self.output = None if settings.tied else nn.Linear(settings.d_model, vocabulary, bias=False)
+        self.looks_back = Mask(causal=True, window=settings.window)
+        self._initialise()
+
+    def features(self, batch: Batch) -> Tensor:
+        """What the last layer computed at every position, [B, T, D]."""
+        features_BTD, _ = self._decode(batch.target, None)
+        return features_BTD
+
+    def logits(self, features_BTD: Tensor) -> Tensor:
+        """Features times the output matrix (the transposed embedding where tied), [B, T, V]."""
+        return F.linear(features_BTD, self.embedding.weight_VD) if self.output is None else self.output(features_BTD)
+
+    def start(self, source: Tokens | None, rows: int) -> GPTState:
+        """Nothing read yet; a language model has no source."""
+        if source is not None:
+            raise ValueError("GPT.start: a language model reads no source, but `source` is given")
+        nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
+        return GPTState((), nothing)
+
+    def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
+        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        places = Places.whole(tokens_BT, first=state.seen.positions_BT.shape[1])
+        features_BTD, state = self._decode(Tokens(tokens_BT, places), state)
+        return self.logits(features_BTD[:, -1]), state
+
+    def _decode(self, tokens: Tokens, state: GPTState | None) -> tuple[Tensor, GPTState]:
+        """The one path: `tokens` may be a whole text, a prompt, or one token a row."""
+        past = state.layers if state is not None and state.layers else (None,) * len(self.layers)
+        seen = tokens.places if state is None or not state.layers else state.seen.extend(tokens.places)
+        check_length(seen.positions_BT.shape[1], self.settings.limit)
+        visible = self.looks_back.visible(tokens.places, seen)
+        x_BTD = self.embedding(tokens)
+        kept = []
+        for layer, before in zip(self.layers, past, strict=True):
+            x_BTD, kv = layer(x_BTD, visible, before)
+            kept.append(kv)
+        return self.norm(x_BTD), GPTState(tuple(kept), seen)
+
+    def _initialise(self) -> None:
+        """Post-norm as the Transformer; pre-norm as GPT-2: N(0, 0.02), residual outputs / √(2·layers)."""
+        if self.settings.norm == "post":
+            initialise(self)
+            return
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                into_residual = name.endswith((".attention.output", ".feedforward.outer"))
+                spread = SPREAD / math.sqrt(2 * self.settings.layers) if into_residual else SPREAD
+                nn.init.normal_(module.weight, std=spread)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.normal_(self.embedding.weight_VD, std=SPREAD)
+        if isinstance(self.embedding.positions, LearnedPositions):
+            nn.init.normal_(self.embedding.positions.table.weight, std=SPREAD)

@@ -1,0 +1,88 @@
+"""The READMEs cannot drift: the map is the territory, and both languages say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .pages import DOCS, ROOT, blocks, prose
+
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+ENGLISH, CHINESE = READMES
+PAGES = [*READMES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+SOURCE = ROOT / "src/regard"
+MAPPED = {".py", ".html", ".css", ".js", ".toml"}
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ENTRY = re.compile(r"^- \[`([^`]+)`\]\((src/regard/[^)]+)\)[:：] ?(\S.*)$", re.MULTILINE)
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^(#+) ", prose(page), flags=re.MULTILINE)
+
+
+def mapped(page: Path) -> list[str]:
+    """The files of the map, in its order."""
+    return [target for _, target, _ in ENTRY.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_the_map_lists_every_file_once_and_no_other(page: Path) -> None:
+    files = sorted(str(file.relative_to(ROOT)) for file in SOURCE.rglob("*") if file.suffix in MAPPED)
+    assert sorted(mapped(page)) == files
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_an_entry_is_named_as_its_file(page: Path) -> None:
+    for name, target, _ in ENTRY.findall(page.read_text(encoding="utf-8")):
+        # A package's line stands for its __init__.py.
+        path = target.removeprefix("src/regard/")
+        assert name == (path.removesuffix("__init__.py") if "/" in path and path.endswith("__init__.py") else path)
+
+
+def test_the_map_goes_upwards() -> None:
+    import tomllib
+
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    ranks = {name.strip(): rank for rank, line in enumerate(reversed(contract)) for name in line.split("|")}
+    places = [Path(target).relative_to("src/regard").parts[0].removesuffix(".py") for target in mapped(ENGLISH)]
+    order = [ranks[name] for name in places if name in ranks]
+    assert order == sorted(order)
+
+
+def test_both_languages_show_the_same_commands_files_and_headings() -> None:
+    shown = [[(block.language, block.text) for block in blocks(page, "sh", "python")] for page in READMES]
+    assert shown[0] == shown[1]
+    assert mapped(ENGLISH) == mapped(CHINESE)
+    assert headings(ENGLISH) == headings(CHINESE)
+    assert "README.zh-CN.md" in LINK.findall(prose(ENGLISH))
+    assert "README.md" in LINK.findall(prose(CHINESE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if not link.startswith(("https://", "#")):
+            assert (page.parent / link.partition("#")[0]).exists(), f"{page.name}: {link}"
+
+
+def test_the_commands_of_the_readme_exist(tmp_path: Path) -> None:
+    from typer.main import get_command
+
+    from regard.cli import app
+
+    makefile = (ROOT / "Makefile").read_text()
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    lines = [line for page in (ENGLISH, ROOT / "CONTRIBUTING.md") for block in blocks(page, "sh")
+             for line in block.text.strip().split("\n")]  # fmt: skip
+    assert lines
+    for line in lines:
+        program, name, *rest = line.split()
+        if program == "make":
+            assert re.search(rf"^{name}:", makefile, re.MULTILINE), line
+            continue
+        assert program == "regard"
+        known = {option for parameter in commands[name].params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= known, line

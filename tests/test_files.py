@@ -1,0 +1,232 @@
+"""Folders and files that are whole or not there, and every kind of damage named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard import files
+from regard.errors import DataError, MissingError, RegardError, UsageError
+from regard.files import MANIFEST, check_folder, read_manifest, seal, write_file, write_folder
+
+CONTENT = {"a.txt": b"first\n", "b.bin": bytes(range(256))}
+
+
+def fill(folder: Path) -> None:
+    for name, content in CONTENT.items():
+        (folder / name).write_bytes(content)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    place = tmp_path / "whole"
+    write_folder(place, fill)
+    return place
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_folder_holds_what_was_filled_in_and_a_manifest_that_proves_it(whole: Path) -> None:
+    assert visible(whole) == ["a.txt", "b.bin", MANIFEST]
+    assert {name: (whole / name).read_bytes() for name in CONTENT} == CONTENT
+    manifest = json.loads((whole / MANIFEST).read_bytes())
+    assert manifest["format_version"] == 1
+    assert manifest["files"] == {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in CONTENT.items()
+    }
+    check_folder(whole)
+    assert visible(whole.parent) == ["whole"]
+
+
+def test_a_second_write_replaces_the_whole_folder(whole: Path) -> None:
+    write_folder(whole, lambda folder: (folder / "new.txt").write_text("new") and None)
+    assert visible(whole) == [MANIFEST, "new.txt"]
+    check_folder(whole)
+    assert visible(whole.parent) == ["whole"]
+
+
+def test_a_fill_that_fails_leaves_the_old_folder_and_no_rubbish(whole: Path) -> None:
+    before = {file.name: file.read_bytes() for file in whole.iterdir()}
+
+    def failing(folder: Path) -> None:
+        (folder / "a.txt").write_text("half of it")
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_folder(whole, failing)
+    assert {file.name: file.read_bytes() for file in whole.iterdir()} == before
+    assert visible(whole.parent) == ["whole"]
+
+
+class Crash(BaseException):
+    """The plug is pulled: no handler of ours may tidy up after this."""
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+    """Let rename number `call` (from 1) never happen."""
+    real, calls = Path.rename, 0
+
+    def rename(self: Path, target: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise Crash
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_crash_between_two_steps_leaves_a_whole_folder_or_none_and_can_be_repeated(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    with monkeypatch.context() as patch:
+        crash_at(patch, step)
+        with pytest.raises(Crash):
+            write_folder(whole, lambda folder: (folder / "new.txt").write_text("new") and None)
+    assert whole.exists() is (step == 1)
+    if whole.exists():
+        check_folder(whole)
+    # Whatever happened, one whole copy of what was there before is still on the disk.
+    copies = [folder for folder in whole.parent.iterdir() if (folder / "a.txt").is_file()]
+    assert len(copies) == 1
+    check_folder(copies[0])
+
+    def failing(folder: Path) -> None:
+        raise OSError("again no space")
+
+    with pytest.raises(OSError, match="again"):
+        write_folder(whole, failing)
+    check_folder(copies[0])
+    write_folder(whole, fill)
+    check_folder(whole)
+
+
+def test_rubbish_of_an_earlier_crash_does_not_get_into_the_folder(tmp_path: Path) -> None:
+    rubbish = tmp_path / ".whole.writing"
+    rubbish.mkdir()
+    (rubbish / "old.txt").write_text("rubbish")
+    write_folder(tmp_path / "whole", fill)
+    assert visible(tmp_path / "whole") == ["a.txt", "b.bin", MANIFEST]
+
+
+def test_everything_is_flushed_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    real_sync, real_rename = files._sync, Path.rename
+
+    def sync(place: Path) -> None:
+        events.append(f"sync {place.name}")
+        real_sync(place)
+
+    def rename(self: Path, target: Path) -> Path:
+        events.append(f"rename {target.name}")
+        return real_rename(self, target)
+
+    monkeypatch.setattr(files, "_sync", sync)
+    monkeypatch.setattr(Path, "rename", rename)
+    write_folder(tmp_path / "whole", fill)
+    renamed = events.index("rename whole")
+    assert {"sync a.txt", "sync b.bin", f"sync .{MANIFEST}.writing"} <= set(events[:renamed])
+    assert events[renamed + 1] == f"sync {tmp_path.name}"
+
+
+def test_write_file_replaces_or_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "card.md"
+    write_file(file, "Grüße\n")
+    assert file.read_bytes() == "Grüße\n".encode()
+
+    def full(handle: int) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="disk full"):
+            write_file(file, b"other")
+    assert file.read_bytes() == "Grüße\n".encode()
+    write_file(file, b"\x00\xff")
+    assert file.read_bytes() == b"\x00\xff"
+    assert visible(tmp_path) == ["card.md"]
+
+
+def test_write_file_names_a_missing_folder_and_a_folder_in_the_way(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"nowhere/card.md: must be in a folder that is there"):
+        write_file(tmp_path / "nowhere" / "card.md", "")
+    with pytest.raises(UsageError, match="must be a file to write, but is a folder"):
+        write_file(tmp_path, "")
+
+
+def missing(folder: Path) -> None:
+    (folder / "a.txt").unlink()
+
+
+def truncated(folder: Path) -> None:
+    (folder / "b.bin").write_bytes(CONTENT["b.bin"][:-1])
+
+
+def flipped(folder: Path) -> None:
+    content = bytearray(CONTENT["b.bin"])
+    content[100] ^= 1
+    (folder / "b.bin").write_bytes(content)
+
+
+def no_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+
+
+def manifest_of(content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / MANIFEST).write_bytes(content) and None
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "words"),
+    [
+        (missing, MissingError, ["a.txt", "names this file, but it is not there"]),
+        (truncated, DataError, ["b.bin", "must be 256 bytes long", "but is 255", "copy"]),
+        (flipped, DataError, ["b.bin", "SHA-256 must be", "changed or damaged", "copy"]),
+        (no_manifest, MissingError, ["whole: must hold a manifest.json"]),
+        (manifest_of(b""), DataError, [MANIFEST, "Copy the folder again"]),
+        (manifest_of(b"{"), DataError, [MANIFEST, "cannot be read as one"]),
+        (manifest_of(b"\xff\xfe"), DataError, [MANIFEST, "cannot be read as one"]),
+        (manifest_of(b"[" * 100_000), DataError, [MANIFEST, "cannot be read as one"]),
+        (manifest_of(b"null"), DataError, [MANIFEST, "cannot be read as one"]),
+        (manifest_of(b'{"format_version": 1}'), DataError, [MANIFEST, "KeyError", "files"]),
+        (manifest_of(b'{"format_version": 1, "files": [1]}'), DataError, [MANIFEST, "cannot be read as one"]),
+        (manifest_of(b'{"format_version": 1, "files": {"a.txt": 3}}'), DataError, [MANIFEST]),
+        (
+            manifest_of(b'{"format_version": 1, "files": {"a.txt": {"bytes": Infinity, "sha256": ""}}}'),
+            DataError,
+            [MANIFEST, "cannot be read as one"],
+        ),
+        (manifest_of(b'{"format_version": 2, "files": "elsewhere"}'), DataError, ["must be 1", "but is 2", "version"]),
+    ],
+)
+def test_every_damage_is_named(
+    whole: Path, damage: Callable[[Path], None], kind: type[RegardError], words: list[str]
+) -> None:
+    damage(whole)
+    with pytest.raises(kind) as caught:
+        check_folder(whole)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_file_the_manifest_does_not_name_is_nobodys_business(whole: Path) -> None:
+    (whole / "notes.txt").write_text("mine")
+    check_folder(whole)
+    assert set(read_manifest(whole)) == set(CONTENT)
+
+
+def test_seal_covers_only_the_named_files(tmp_path: Path) -> None:
+    fill(tmp_path)
+    seal(tmp_path, ["a.txt"])
+    (tmp_path / "b.bin").write_bytes(b"changed")
+    check_folder(tmp_path)
+    assert set(read_manifest(tmp_path)) == {"a.txt"}
