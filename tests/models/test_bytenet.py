@@ -152,6 +152,7 @@ def test_it_learns_to_copy() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about torch
 def test_compiled_is_eager() -> None:
     model = ByteNet(SMALL, 9).eval()
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(batch()), model(batch()), rtol=1e-5, atol=1e-5)

@@ -170,6 +170,7 @@ def test_it_learns_to_reverse() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about torch
 def test_compiled_is_eager() -> None:
     model, batch = ConvS2S(SMALL, 9).eval(), pair([[3, 4, 5, 6], [3, 7]], [[1, 4, 5], [1, 7, 5, 3, 3]])
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(batch), model(batch), rtol=1e-5, atol=1e-5)

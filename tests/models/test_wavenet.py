@@ -95,6 +95,7 @@ def test_it_learns_a_text_by_heart() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about torch
 def test_compiled_is_eager() -> None:
     model, batch = WaveNet(SMALL, 5).eval(), language(torch.randint(5, (2, 9)))
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(batch), model(batch), rtol=1e-5, atol=1e-5)

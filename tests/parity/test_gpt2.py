@@ -1,0 +1,102 @@
+"""Our GPT against transformers' GPT-2, with the same random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.batch import Batch, Places, Tokens
+from regard.models.gpt import GPT, GPTSettings
+from regard.recipe import load_recipe
+
+transformers = pytest.importorskip("transformers")
+
+
+def pair(layers: int, d_model: int, heads: int, vocabulary: int, positions: int) -> tuple[GPT, Any]:
+    """A GPT-2 of theirs and one of ours with its weights."""
+    config = transformers.GPT2Config(
+        n_layer=layers, n_embd=d_model, n_head=heads, vocab_size=vocabulary, n_positions=positions,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    # Their biases start at zero, and zero would hide one that is read from the wrong place.
+    for name, weight in theirs.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight, std=0.1)
+    settings = GPTSettings(layers=layers, d_model=d_model, d_ff=4 * d_model, heads=heads, max_positions=positions)
+    ours = GPT(settings, vocabulary).eval()
+    state = {"embedding.table.weight": theirs.transformer.wte.weight}
+    state["embedding.positions.table.weight"] = theirs.transformer.wpe.weight
+    state |= {f"norm.{part}": getattr(theirs.transformer.ln_f, part) for part in ("weight", "bias")}
+    for number, block in enumerate(theirs.transformer.h):
+        state |= layer_state(f"layers.{number}", block, d_model)
+    ours.load_state_dict(state)
+    return ours, theirs
+
+
+def layer_state(ours: str, block: Any, d_model: int) -> dict[str, torch.Tensor]:
+    """One layer's weights under our names; theirs are stored [in, out]."""
+    state = {}
+    joint = {"weight": block.attn.c_attn.weight.T, "bias": block.attn.c_attn.bias}
+    for part, value in joint.items():
+        state[f"{ours}.attention.query.{part}"] = value[:d_model]
+        state[f"{ours}.attention.key_value.{part}"] = value[d_model:]
+    linears = {"attention.output": block.attn.c_proj, "feedforward.inner": block.mlp.c_fc}
+    linears["feedforward.outer"] = block.mlp.c_proj
+    for name, linear in linears.items():
+        state |= {f"{ours}.{name}.weight": linear.weight.T, f"{ours}.{name}.bias": linear.bias}
+    for name, norm in {"around_attention": block.ln_1, "around_feedforward": block.ln_2}.items():
+        state |= {f"{ours}.{name}.norm.weight": norm.weight, f"{ours}.{name}.norm.bias": norm.bias}
+    return state
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[GPT, Any]:
+    torch.manual_seed(0)
+    return pair(layers=3, d_model=48, heads=4, vocabulary=97, positions=64)
+
+
+@torch.inference_mode()
+def test_logits_agree(small: tuple[GPT, Any]) -> None:
+    ours, theirs = small
+    ids = torch.randint(97, (3, 64))
+    torch.testing.assert_close(ours(Batch(None, Tokens.whole(ids), ids)), theirs(ids).logits, atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_padded_rows_agree(small: tuple[GPT, Any]) -> None:
+    ours, theirs = small
+    ids = torch.randint(97, (2, 10))
+    real = torch.tensor([[1] * 10, [1] * 6 + [0] * 4])
+    positions = (torch.arange(10) * real).long()
+    mine = ours(Batch(None, Tokens(ids, Places(positions, real)), ids))
+    wanted = theirs(ids, attention_mask=real, position_ids=positions).logits
+    torch.testing.assert_close(mine[real == 1], wanted[real == 1], atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_steps_agree_with_their_cache(small: tuple[GPT, Any]) -> None:
+    ours, theirs = small
+    ids = torch.randint(97, (2, 12))
+    _, state = ours.step(ids[:, :5], ours.start(None, 2))
+    past = theirs(ids[:, :5], use_cache=True).past_key_values
+    for place in range(5, 12):
+        token = ids[:, place : place + 1]
+        mine, state = ours.step(token, state)
+        answer = theirs(token, past_key_values=past, use_cache=True)
+        past = answer.past_key_values
+        torch.testing.assert_close(mine, answer.logits[:, -1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["gpt2", "gpt2-medium", "gpt2-large"])
+@torch.inference_mode()
+def test_published_sizes_agree(preset: str) -> None:
+    torch.manual_seed(0)
+    settings = load_recipe(preset).model
+    assert isinstance(settings, GPTSettings)
+    ours, theirs = pair(settings.layers, settings.d_model, settings.heads, 50_257, 1024)
+    ids = torch.randint(50_257, (1, 40))
+    torch.testing.assert_close(ours(Batch(None, Tokens.whole(ids), ids)), theirs(ids).logits, atol=1e-4, rtol=0)
