@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -14,3 +16,16 @@ torch.set_num_threads(1)
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("search", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture(scope="session")
+def words_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder that knows the words of `tests.tiny` by heart. Do not write into it; copy it first."""
+    # Imported here, so that tests of the lower layers need nothing from above.
+    from regard import experiment
+    from tests.tiny import word_recipe
+
+    place = tmp_path_factory.mktemp("words")
+    with torch.random.fork_rng():
+        experiment.train(word_recipe(place), place / "model")
+    return place / "model"

@@ -2,7 +2,7 @@
 
     import regard
     model = regard.load("my-model")
-    model.translate(["one hundred and one"])
+    model.translate(["one hundred one"])
 
 Nothing heavy is imported until a name is used, so that `regard --help` answers at once.
 """

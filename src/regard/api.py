@@ -18,7 +18,8 @@ from regard.recipe import Recipe, load_recipe, presets
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.capture import attention_maps
 from regard.viewing.figures import AttentionMap, attention_html
-from regard.viewing.parameters import Anatomy, anatomy
+from regard.viewing.inspection import Inspection, look
+from regard.viewing.parameters import anatomy
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
 
@@ -37,13 +38,16 @@ class Translation:
 class Picture:
     """A sentence, its translation, and every attention that made it."""
 
+    model: str
     source: str
     translation: str
     maps: list[AttentionMap]
 
     def to_html(self) -> str:
         """One self-contained page."""
-        return attention_html(self.maps, title=self.source, source=self.source, target=self.translation)
+        return attention_html(
+            self.maps, title=f"What {self.model} looks at", source=self.source, target=self.translation
+        )
 
 
 class Model:
@@ -96,7 +100,7 @@ class Model:
         tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
         best = beam_search(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
         maps = attention_maps(self.network, self.tokenizer, source[:-1], best.tokens)
-        return Picture(text, self.tokenizer.decode(best.tokens), maps)
+        return Picture(self.recipe.name, text, self.tokenizer.decode(best.tokens), maps)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_all(texts)]
@@ -118,17 +122,27 @@ def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) 
     return load(out, recipe.device)
 
 
-def inspect(name: str) -> Anatomy:
-    """The weights of a model folder, a recipe file or a preset; none are loaded or made."""
+def inspect(
+    name: str, overrides: Sequence[str] = (), vocabulary: int | None = None, length: int | None = None
+) -> Inspection:
+    """The parts and the costs of a model folder, a recipe file or a preset; no weights are loaded or made.
+
+    `vocabulary` takes the place of the model's own, `length` is the tokens of a row (unless given, a usual length).
+    """
+    for option, value in (("vocabulary", vocabulary), ("length", length)):
+        if value is not None and value < 1:
+            raise UsageError(f"inspect: `{option}` must be at least 1, but is {value}. Give a larger one.")
     # `regard demo` leaves a folder `demo` that is no model: a preset's name means the preset then.
     if (Path(name) / folder.RECIPE).is_file() or (Path(name).is_dir() and name not in presets()):
-        recipe = folder.read_recipe(Path(name))
-        vocabulary = Tokenizer.load(Path(name) / folder.TOKENIZER).size
+        recipe = folder.read_recipe(Path(name), overrides)
+        vocabulary = vocabulary or Tokenizer.load(Path(name) / folder.TOKENIZER).size
     else:
-        recipe = load_recipe(name)
-        vocabulary = recipe.tokenizer.vocabulary
+        recipe = load_recipe(name, overrides)
+        vocabulary = vocabulary or recipe.tokenizer.vocabulary
     with torch.device("meta"):
-        return anatomy(build(recipe.model, vocabulary), recipe.name, recipe.model.kind, vocabulary)
+        model = build(recipe.model, vocabulary)
+    parts = anatomy(model, recipe.name, recipe.model.kind, vocabulary)
+    return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
 
 
 def _batches(sources: dict[int, list[int]], beam: int) -> list[list[int]]:

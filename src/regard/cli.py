@@ -24,7 +24,6 @@ from regard.status import StatusLine
 if TYPE_CHECKING:
     from regard.api import Model, Translation
     from regard.decoding.search import SearchSettings
-    from regard.viewing.parameters import Anatomy
 
 app = typer.Typer(
     name="regard",
@@ -179,16 +178,20 @@ def view(
 @app.command()
 def inspect(
     model: Annotated[str, typer.Argument(metavar="MODEL|PRESET", help="A model folder, a recipe file or a preset.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, as model.heads=4.")
+    ] = None,
+    vocabulary: Annotated[int | None, typer.Option(help="Tokens there are.", show_default="the model's")] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens of a row, on each side.", show_default="25, or a language model's limit")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every weight matrix of a model with its shape and size."""
+    """Show a model's wiring, its matrices, and what it costs to train and to use."""
     from regard.api import inspect as look_inside
 
-    found = look_inside(model)
-    if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
-    else:
-        _print_anatomy(found)
+    found = look_inside(model, overrides or (), vocabulary, length)
+    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_text())
 
 
 @app.command()
@@ -268,16 +271,6 @@ def _exit_if_stopped(signal: str | None, out: Path) -> None:
     if signal is not None:
         print(f"Stopped by {signal}; nothing is lost. Go on with: regard train --resume --out {out}", file=sys.stderr)
         raise typer.Exit(STOPPED_BY[signal])
-
-
-def _print_anatomy(found: Anatomy) -> None:
-    """A table as wide as it needs to be: names cut off to fit a narrow window would be no names."""
-    rows = [(matrix.name, " × ".join(map(str, matrix.shape)), f"{matrix.parameters:,}") for matrix in found.matrices]
-    rows = [("matrix", "shape", "parameters"), *rows, ("total", "", f"{found.parameters:,}")]
-    names, shapes, sizes = (max(map(len, column)) for column in zip(*rows, strict=True))
-    print(f"{found.name}: {found.kind}\n")
-    for name, shape, size in rows:
-        print(f"{name:<{names}}  {shape:>{shapes}}  {size:>{sizes}}")
 
 
 class _Progress:

@@ -45,7 +45,7 @@ def run(out: Path) -> str | None:
     write_file(page, picture.to_html())
     print(f"\nWhat it looks at while it writes “{picture.translation}”:\n  {page.resolve().as_uri()}\n")
     print("Next:")
-    print(f'  echo "one hundred and one" | regard translate {model_folder}')
+    print(f'  echo "one hundred one" | regard translate {model_folder}')
     print(f'  regard view {model_folder} "Saturday, March 14, 2015" --out picture.html')
     print(f"  regard inspect {model_folder}")
     print("  regard train --source your.en --target your.de")

@@ -75,6 +75,11 @@ class _Run:
         )
         self.valid = [valid[place] for place in range(valid.per_epoch)]
         model = build(recipe.model, self.tokenizer.size).to(self.device)
+        if not model.reads_source:
+            raise UsageError(
+                f"model.kind: must be a model that reads a source, because the corpus has sentence pairs, but is "
+                f"`{recipe.model.kind}`, a language model. Choose a kind such as `transformer`."
+            )
         self.trainer = Trainer(model, train, recipe.training)
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.

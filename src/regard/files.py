@@ -65,6 +65,8 @@ def write_file(place: Path, content: str | bytes) -> None:
 def seal(folder: Path, names: list[str]) -> None:
     """Flush the named files of `folder` to disk and write the manifest that describes them."""
     for name in names:
+        # safetensors writes files that only their owner can read; a model is for everyone the folder is for.
+        (folder / name).chmod(0o666 & ~_umask())
         _sync(folder / name)
     files = {name: vars(_measure(folder / name)) for name in names}
     manifest = {"format_version": FORMAT_VERSION, "files": files}
@@ -117,6 +119,13 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
 def _measure(file: Path) -> Seal:
     with file.open("rb") as stream:
         return Seal(file.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def _umask() -> int:
+    """The permissions new files are to lack; the system tells only by setting it."""
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def _sync(place: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -28,8 +29,9 @@ class Entry:
     packs: bool = True  # several sentences in one row, told apart by segments
     watched: bool = True  # has attention that shows its weights to a `watcher`
 
+    @cache  # noqa: B019 (the zoo lives as long as the tests)
     def model(self, vocabulary: int, seed: int) -> Model:
-        """The model with random weights from `seed`, without dropout."""
+        """The model with random weights from `seed`, without dropout; built once for all contracts."""
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(seed)
             model = self.build(vocabulary).eval()
@@ -39,11 +41,11 @@ class Entry:
         return model
 
 
-def _transformer(norm: Literal["post", "pre"], d_v: int | None = None) -> Callable[[int], Model]:
-    settings = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2, d_v=d_v, norm=norm)
-    return lambda vocabulary: Transformer(settings, vocabulary)
+def _transformer(settings: TransformerSettings) -> Entry:
+    return Entry(lambda vocabulary: Transformer(settings, vocabulary))
 
 
+TRANSFORMER = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2)
 WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats=2)
 BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
@@ -62,8 +64,12 @@ def _recurrent_lm(settings: RecurrentLMSettings) -> Entry:
 
 
 ZOO: dict[str, Entry] = {
-    "transformer": Entry(_transformer("post")),
-    "transformer-pre-norm": Entry(_transformer("pre", d_v=5)),
+    "transformer": _transformer(TRANSFORMER),
+    "transformer-pre-norm": _transformer(replace(TRANSFORMER, norm="pre", d_v=5)),
+    "transformer-rotary-window": _transformer(replace(TRANSFORMER, positions="rotary", window=3, tie="none")),
+    "transformer-relative": _transformer(replace(TRANSFORMER, positions="relative", reach=2, activation="swiglu")),
+    "transformer-alibi": _transformer(replace(TRANSFORMER, positions="alibi", tie="embeddings")),
+    "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=32, tie="target")),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

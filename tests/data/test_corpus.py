@@ -18,7 +18,16 @@ from regard.data.corpus import Files, first_suspicious_line, lines_of, load_corp
 from regard.data.generated import Generated, Pair, generate
 from regard.errors import DataError, MissingError
 
-ODD = ["plain", "", "with \u2028 and \u2029", "vertical \x0b tab", "form \x0c feed", "next \x85 line", "car\rriage", "\r"]
+ODD = [
+    "plain",
+    "",
+    "with \u2028 and \u2029",
+    "vertical \x0b tab",
+    "form \x0c feed",
+    "next \x85 line",
+    "car\rriage",
+    "\r",
+]
 
 
 def write(file: Path, lines: list[str], end: str = "\n") -> Path:

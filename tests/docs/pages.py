@@ -73,9 +73,9 @@ def run(line: str) -> Answer:
         return Answer(done.returncode, done.stdout, done.stderr)
     fed = b"" if found["feed"] is None else subprocess.run(found["feed"], shell=True, capture_output=True).stdout
     output, errors = io.StringIO(), io.StringIO()
-    with _arguments(found["arguments"], fed), redirect_stdout(output), redirect_stderr(errors):
-        with pytest.raises(SystemExit) as stop:
-            main()
+    leaves = pytest.raises(SystemExit)
+    with _arguments(found["arguments"], fed), redirect_stdout(output), redirect_stderr(errors), leaves as stop:
+        main()
     if found["file"] is not None:
         Path(found["file"]).write_text(output.getvalue(), encoding="utf-8")
         output = io.StringIO()

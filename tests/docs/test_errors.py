@@ -37,7 +37,9 @@ def test_the_examples_answer_as_shown(tmp_path: Path, monkeypatch: pytest.Monkey
         assert answer.output == ""
 
 
-def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for block in blocks(PAGE, "python"):
         exec(block.text, {})

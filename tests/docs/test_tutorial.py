@@ -18,16 +18,17 @@ from .pages import DOCS, Block, blocks, run, table_rows
 TUTORIAL = DOCS / "tutorial.md"
 FOLDER = DOCS / "model-folder.md"
 
-TOY = (
-    "model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.heads=2 batch.tokens=256 "
-    "training.steps=4 training.validate_every=4 training.save_every=2 training.keep=2 training.average=2 "
-    "search.extra_length=4"
+SHORT = (
+    "batch.tokens=256 training.steps=4 training.validate_every=4 training.save_every=2 training.keep=2 "
+    "training.average=2 search.extra_length=4"
 )
+TOY = f"model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.heads=2 {SHORT}"
 # What the reader has minutes for, and a test has not. `make demo` also sets up and draws; its own tests see to that.
 SMALLER = {
     r"^make demo$": f"regard train demo data.pairs=300 data.valid=10 data.test=10 {TOY} --out demo/model",
-    r"^regard train --resume (.*)$": r"regard train --resume \1 training.steps=6",
-    r"^regard train (?!--resume)(.* training\.steps=600)$": rf"regard train \1 {TOY}",
+    r"^(regard train demo name=french .*)$": rf"\1 {TOY}",
+    r"^(regard train demo name=recurrent .*)$": rf"\1 model.d_model=16 {SHORT}",
+    r"^(regard train --resume .*)$": r"\1 training.steps=6",
     r"pairs=20_000, valid=0, test=200": "pairs=300, valid=0, test=10",
 }
 
@@ -40,7 +41,7 @@ def smaller(text: str) -> str:
 
 
 def follow(block: Block, names: dict[str, object]) -> None:
-    """Run one block; `names` are those of the reader's Python session."""
+    """Run one block; `names` are those of the reader's Python."""
     if block.language == "python":
         with redirect_stdout(StringIO()) as printed:
             exec(smaller(block.text), names)

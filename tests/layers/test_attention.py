@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from regard.batch import Places
 from regard.layers.attention import Attention, KeyValue, attention_weights
 from regard.layers.mask import Mask, Visible
+from regard.layers.positions import PositionScheme
 
 close = torch.testing.assert_close
 
 
-def random_attention(d_model: int, heads: int, d_k: int, d_v: int, bias: bool = True) -> Attention:
-    attention = Attention(d_model, heads, d_k, d_v, bias)
+def random_attention(d_model: int, heads: int, d_k: int, d_v: int) -> Attention:
+    attention = Attention(d_model, heads, d_k, d_v)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.copy_(torch.randn_like(parameter) / math.sqrt(d_model))
@@ -120,12 +121,13 @@ def test_torch_agrees(shape: tuple[int, int], queries: int, keys: int, seed: int
 
 
 def test_heads_keys_and_values_have_free_sizes() -> None:
-    attention = Attention(d_model=6, heads=5, d_k=2, d_v=7, bias=False)
+    attention = Attention(d_model=6, heads=5, d_k=2, d_v=7)
     kv = attention.keys_values(torch.randn(3, 4, 6))
     assert kv.keys_BHKE.shape == (3, 5, 4, 2)
     assert kv.values_BHKE.shape == (3, 5, 4, 7)
     assert attention(torch.randn(3, 2, 6), kv, Visible()).shape == (3, 2, 6)
-    assert sum(parameter.numel() for parameter in attention.parameters()) == 6 * 5 * (2 + 2 + 7 + 7)
+    matrices, biases = 6 * 5 * (2 + 2 + 7 + 7), 5 * (2 + 2 + 7) + 6
+    assert sum(parameter.numel() for parameter in attention.parameters()) == matrices + biases
 
 
 @torch.no_grad()
@@ -174,3 +176,45 @@ def test_scores_are_scaled_by_the_size_of_a_key() -> None:
     query, keys = torch.ones(1, 1, 1, 16), torch.stack([torch.ones(16), torch.zeros(16)])[None, None]
     weights = attention_weights(query, keys, Visible())[0, 0, 0]
     close(weights[0] / weights[1], torch.tensor(math.exp(16 / 4)))
+
+
+class Biased(PositionScheme):
+    """Turns nothing and adds what it was given."""
+
+    def __init__(self, bias_BHQK: Tensor) -> None:
+        super().__init__()
+        self.bias_BHQK = bias_BHQK
+
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
+        return 2 * query_BHQE, 3 * keys_BHKE, self.bias_BHQK
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("visible", [Visible(), Visible(is_causal=True), Visible(torch.rand(2, 4, 4).argsort() < 2)])
+def test_a_position_scheme_has_its_say(visible: Visible) -> None:
+    """What it turns and adds is used, inside the mask, by the fused kernel and by the watched path alike."""
+    torch.manual_seed(0)
+    attention = random_attention(8, 2, 3, 5)
+    x_BTD, bias_BHQK = torch.randn(2, 4, 8), torch.randn(2, 2, 4, 4)
+    attention.positions = Biased(bias_BHQK)
+    kv = attention.keys_values(x_BTD)
+    query_BHQE = attention.query(x_BTD).unflatten(-1, (2, 3)).transpose(1, 2)
+    scores_BHQK = 6 * query_BHQE @ kv.keys_BHKE.transpose(-2, -1) / math.sqrt(3) + bias_BHQK
+    scores_BHQK = scores_BHQK.masked_fill(~visible.dense(scores_BHQK)[:, None], -math.inf)
+    wanted_BQD = attention.output((scores_BHQK.softmax(dim=-1) @ kv.values_BHKE).transpose(1, 2).flatten(2))
+    close(attention(x_BTD, kv, visible), wanted_BQD, rtol=1e-5, atol=1e-5)
+    attention.watcher = lambda weights_BHQK: close(weights_BHQK, scores_BHQK.softmax(dim=-1))
+    close(attention(x_BTD, kv, visible), wanted_BQD, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_query_that_sees_nothing_gathers_nothing(watched: bool) -> None:
+    attention = random_attention(8, 2, 3, 5)
+    attention.watcher = (lambda weights_BHQK: None) if watched else None
+    x_BTD = torch.randn(1, 2, 8, requires_grad=True)
+    allowed_BQK = torch.tensor([[[True, False], [False, False]]])
+    found_BQD = attention(x_BTD, attention.keys_values(x_BTD), Visible(allowed_BQK))
+    close(found_BQD[0, 1], attention.output.bias)
+    found_BQD.sum().backward()
+    assert x_BTD.grad is not None
+    assert x_BTD.grad.isfinite().all()

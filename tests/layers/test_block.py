@@ -15,6 +15,7 @@ from regard.batch import Places
 from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, EncoderLayer, LayerSizes, Norm, Residual
 from regard.layers.mask import Mask, Visible
+from regard.layers.positions import RotaryPositions
 
 SIZES = LayerSizes(d_model=8, d_ff=12, heads=2, d_k=3, d_v=5, dropout=0.4, norm="post")
 NORMS: list[Norm] = ["post", "pre"]
@@ -48,7 +49,27 @@ def test_encoder_layer(norm: Norm) -> None:
     else:
         y = x + attend(layer.attention, first(x), first(x), visible)
         y = y + layer.feedforward(second(y))
-    close(layer(x, visible), y)
+    found, _ = layer(x, visible)
+    close(found, y)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_encoder_layer_goes_on_from_a_past(norm: Norm) -> None:
+    torch.manual_seed(0)
+    layer = EncoderLayer(replace(SIZES, norm=norm)).eval()
+    x_BTD = torch.randn(2, 4, 8)
+    wanted_BTD, full = layer(x_BTD, Visible(is_causal=True))
+    first_BTD, past = layer(x_BTD[:, :3], Visible(is_causal=True))
+    last_BTD, kept = layer(x_BTD[:, 3:], Visible(), past)
+    close(torch.cat([first_BTD, last_BTD], dim=1), wanted_BTD)
+    close(kept.values_BHKE, full.values_BHKE)
+
+
+def test_only_attention_to_oneself_minds_distances() -> None:
+    layer = DecoderLayer(replace(SIZES, d_k=4, positions="rotary"))
+    assert isinstance(layer.attention.positions, RotaryPositions)
+    assert layer.cross_attention.positions is None
+    assert DecoderLayer(SIZES).attention.positions is None
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -120,6 +120,15 @@ def test_causal_order_is_spelled_out_where_queries_are_fewer_than_keys() -> None
     assert visible.allowed_BQK.int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
 
 
+def test_an_answer_knows_how_far_apart_queries_and_keys_are() -> None:
+    queries, keys = Places(torch.tensor([[2, 0]])), Places(torch.tensor([[0, 1, 2]]))
+    visible = Mask(window=2).visible(queries, keys)
+    assert visible.ahead().tolist() == [[[-2, -1, 0], [0, 1, 2]]]
+    assert [positions.tolist() for positions in visible.positions()] == [[[2, 0]], [[0, 1, 2]]]
+    with pytest.raises(ValueError, match="made without places"):
+        Visible().positions()
+
+
 def test_the_module_draws_its_masks(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(mask_module.__file__)), run_name="__main__")
     printed = capsys.readouterr().out

@@ -1,6 +1,6 @@
-"""The waves against the paper's formula, and the linear relation they were chosen for.
+"""Positions against the papers' formulas, and the properties they were chosen for.
 
-Shapes: B rows, T tokens, D model.
+Shapes: B rows, T tokens, Q queries, K keys, D model, H heads, E head size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.layers.positions import SinusoidalPositions
+from regard.batch import Places
+from regard.errors import UsageError
+from regard.layers.mask import Mask, Visible
+from regard.layers.positions import (
+    LearnedPositions,
+    LinearBias,
+    PositionKind,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    check_length,
+    position_scheme,
+)
 
 
 def wave(position: int, place: int, d_model: int) -> float:
@@ -69,3 +81,85 @@ def test_nothing_to_learn_and_nothing_to_save() -> None:
 @pytest.mark.parametrize("d_model", [1, 7])
 def test_an_odd_size_ends_in_a_sine(d_model: int) -> None:
     assert SinusoidalPositions(d_model)(torch.zeros(1, 1, dtype=torch.long)).flatten()[-1] == 0.0
+
+
+def test_learned_positions_are_looked_up() -> None:
+    positions = LearnedPositions(limit=4, d_model=3)
+    found_BTD = positions(torch.tensor([[0, 3, 0]]))
+    assert torch.equal(found_BTD[0], positions.table.weight[[0, 3, 0]])
+
+
+def test_a_sequence_longer_than_the_learned_positions_is_refused() -> None:
+    check_length(8, limit=8)
+    check_length(10**6, limit=None)
+    with pytest.raises(UsageError, match=r"at most 8 tokens.*but has 9"):
+        check_length(9, limit=8)
+
+
+def visible_at(queries: list[int], keys: list[int]) -> Visible:
+    return Mask().visible(Places(torch.tensor([queries])), Places(torch.tensor([keys])))
+
+
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200), st.sampled_from([2, 6]), st.integers(0, 99))
+def test_rotary_scores_depend_on_distance_alone(here: int, there: int, shift: int, d_k: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    query, key = torch.randn(2, 1, 1, 1, d_k, generator=generator)
+    scores = []
+    for moved in (0, shift):
+        turned_query, turned_key, bias = RotaryPositions(d_k)(query, key, visible_at([here + moved], [there + moved]))
+        assert bias is None
+        scores.append((turned_query * turned_key).sum())
+    torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=2e-3)
+
+
+def test_rotary_turns_each_pair_by_hand() -> None:
+    query, keys = torch.tensor([[[[1.0, 0.0, 0.0, 2.0]]]]), torch.tensor([[[[3.0, 4.0, 5.0, 6.0]]]])
+    turned, untouched, _ = RotaryPositions(4)(query, keys, visible_at([7], [0]))
+    slow = 7 / 100
+    wanted = [math.cos(7), math.sin(7), -2 * math.sin(slow), 2 * math.cos(slow)]
+    torch.testing.assert_close(turned.flatten(), torch.tensor(wanted))
+    torch.testing.assert_close(untouched, keys)
+
+
+def test_rotary_turns_pairs() -> None:
+    with pytest.raises(UsageError, match="d_k must be even, but is 3"):
+        RotaryPositions(3)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.lists(st.integers(0, 9), min_size=1, max_size=4))
+def test_relative_bias_is_the_query_times_the_vector_of_the_distance(queries: list[int], keys: list[int]) -> None:
+    d_k, reach = 3, 2
+    relative = RelativePositions(d_k, reach)
+    query_BHQE, keys_BHKE = torch.randn(1, 2, len(queries), d_k), torch.randn(1, 2, len(keys), d_k)
+    same_query, same_keys, bias_BHQK = relative(query_BHQE, keys_BHKE, visible_at(queries, keys))
+    assert same_query is query_BHQE
+    assert same_keys is keys_BHKE
+    for head in range(2):
+        for i, here in enumerate(queries):
+            for j, there in enumerate(keys):
+                distance = max(-reach, min(reach, there - here))
+                wanted = query_BHQE[0, head, i] @ relative.table_RE[distance + reach] / math.sqrt(d_k)
+                torch.testing.assert_close(bias_BHQK[0, head, i, j], wanted)
+
+
+def test_alibi_falls_with_distance_at_a_slope_for_each_head() -> None:
+    """With eight heads the slopes are 1/2, 1/4, …, 1/256."""
+    query_BHQE, keys_BHKE = torch.randn(1, 8, 2, 3), torch.randn(1, 8, 3, 3)
+    _, _, bias_BHQK = LinearBias(heads=8)(query_BHQE, keys_BHKE, visible_at([2, 0], [0, 1, 2]))
+    for head in range(8):
+        slope = 2.0 ** -(head + 1)
+        assert bias_BHQK[0, head].tolist() == [[-2 * slope, -slope, 0.0], [0.0, -slope, -2 * slope]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("rotary", RotaryPositions),
+        ("relative", RelativePositions),
+        ("alibi", LinearBias),
+        ("sinusoidal", type(None)),
+        ("learned", type(None)),
+    ],
+)
+def test_scheme_by_name(kind: PositionKind, expected: type) -> None:
+    assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3), expected)

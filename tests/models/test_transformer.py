@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
+from regard.errors import UsageError
 from regard.layers.attention import Attention
 from regard.models.build import build
 from regard.models.transformer import Transformer, TransformerSettings
@@ -31,6 +32,10 @@ def small(**changes: Any) -> Transformer:
     [
         ({"d_model": 10, "heads": 4}, "`d_model` must be a multiple of `heads` (4) unless `d_k` is given, but is 10"),
         ({"heads": 0}, "`heads` must be at least 1, but is 0"),
+        ({"window": 0}, "`window` must be at least 1, but is 0"),
+        ({"reach": 0}, "`reach` must be at least 1, but is 0"),
+        ({"max_positions": 0}, "`max_positions` must be at least 1, but is 0"),
+        ({"positions": "rotary", "d_k": 3}, "`d_k` must be even for rotary positions, but is 3"),
         ({"encoder_layers": 0}, "`encoder_layers` must be at least 1, but is 0"),
         ({"decoder_layers": -1}, "`decoder_layers` must be at least 1, but is -1"),
         ({"d_ff": 0}, "`d_ff` must be at least 1, but is 0"),
@@ -63,6 +68,7 @@ def test_the_defaults_are_the_papers_base_model() -> None:
     """Counted matrix by matrix, one layer of each kind. The paper rounds its base model to 65 million."""
     chosen = TransformerSettings()
     d, d_ff, layers = 512, 2048, 6
+    assert (chosen.activation, chosen.positions, chosen.tie, chosen.window) == ("relu", "sinusoidal", "all", None)
     assert (chosen.d_model, chosen.d_ff, chosen.heads, chosen.dropout, chosen.norm) == (d, d_ff, 8, 0.1, "post")
     assert chosen.encoder_layers == chosen.decoder_layers == layers
     attention = 4 * (d * d + d)
@@ -74,9 +80,57 @@ def test_the_defaults_are_the_papers_base_model() -> None:
     assert 62e6 < 37_000 * d + layers * both < 66e6
 
 
+def matrices_of_the_vocabulary(model: nn.Module) -> set[str]:
+    return {name for name, parameter in model.named_parameters() if 7 in parameter.shape}
+
+
+@pytest.mark.parametrize(
+    ("tie", "names"),
+    [
+        ("all", {"embedding.table.weight"}),
+        ("target", {"embedding.table.weight", "own_source_embedding.table.weight"}),
+        ("embeddings", {"embedding.table.weight", "output.weight"}),
+        ("none", {"embedding.table.weight", "own_source_embedding.table.weight", "output.weight"}),
+    ],
+)
+def test_which_matrices_are_one(tie: str, names: set[str]) -> None:
+    model = small(tie=tie)
+    assert matrices_of_the_vocabulary(model) == names
+    assert model.vocabulary == model(batch_of([[3]], [[1, 4]])).shape[-1]
+    assert model.width == model.features(batch_of([[3]], [[1, 4]])).shape[-1]
+
+
+def test_source_and_target_may_have_vocabularies_of_their_own() -> None:
+    settings = TransformerSettings(**{**vars(SMALL), "tie": "target"})
+    model = Transformer(settings, vocabulary=7, source_vocabulary=20)
+    assert model(batch_of([[19]], [[1, 4]])).shape == (1, 2, 7)
+    with pytest.raises(ValueError, match="both must share a vocabulary, but they have 20 and 7 tokens"):
+        Transformer(SMALL, vocabulary=7, source_vocabulary=20)
+
+
+def test_learned_positions_have_an_end() -> None:
+    model = small(positions="learned", max_positions=4)
+    source = Tokens.whole(torch.tensor([[3, 4]]))
+    state = model.start(source, rows=1)
+    _, state = model.step(torch.tensor([[1, 3, 4, 5]]), state)
+    with pytest.raises(UsageError, match=r"at most 4 tokens.*but has 5"):
+        model.step(torch.tensor([[6]]), state)
+    with pytest.raises(UsageError, match=r"at most 4 tokens.*but has 5"):
+        model.start(Tokens.whole(torch.tensor([[3] * 5])), rows=1)
+
+
+@torch.no_grad()
+def test_a_window_hides_what_is_far_from_one_layer() -> None:
+    """With a window of 2 and one layer each, a target token depends on itself and its neighbour only."""
+    model = small(window=2, encoder_layers=1, decoder_layers=1)
+    scores = [model(batch_of([[5, 5]], [[1, first, 4, 5, 6]]))[0] for first in (3, 6)]
+    torch.testing.assert_close(scores[0][3:], scores[1][3:], rtol=0, atol=1e-6)
+    assert not torch.allclose(scores[0][2], scores[1][2], atol=1e-3)
+
+
 def test_one_matrix_serves_source_target_and_softmax() -> None:
     model = small()
-    assert [name for name, parameter in model.named_parameters() if 7 in parameter.shape] == ["embedding.table.weight"]
+    assert matrices_of_the_vocabulary(model) == {"embedding.table.weight"}
     features_BTD = torch.randn(1, 2, 8)
     torch.testing.assert_close(model.logits(features_BTD), features_BTD @ model.embedding.weight_VD.T)
 

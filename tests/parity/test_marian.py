@@ -94,5 +94,3 @@ def test_steps_agree(pair: tuple[Transformer, Any]) -> None:
     for place in range(7):
         mine, state = ours.step(target_ids[:, place : place + 1], state)
         torch.testing.assert_close(mine, wanted.logits[:, place], atol=1e-5, rtol=0)
-
-

@@ -10,6 +10,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from regard.errors import DataError, MissingError
 
 HELD_OUT_SHARE = 0.02
 HELD_OUT_MOST = 1_000
+NEIGHBOURHOOD = 500
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
         longer = source if len(sources) > len(targets) else target
         raise DataError(
             f"{source} and {target}: both sides must have the same number of lines, but have {len(sources):,} and "
-            f"{len(targets):,}. By their lengths the lines fit each other up to line {line - 1:,}; look at line "
+            f"{len(targets):,}. By their form the lines fit each other up to line {line - 1:,}; look at line "
             f"{line:,} of {longer}."
         )
     return [Pair(*pair) for pair in zip(sources, targets, strict=True)]
@@ -131,17 +133,36 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
 def first_suspicious_line(sources: list[str], targets: list[str]) -> int:
     """Where the longer side most likely has a line too many, counted from 1.
 
-    If d lines were inserted at one place k, then lines before k match as they are and lines after k match when
-    shifted by d. Translations have similar lengths, so the best k is the one with the smallest misfit in length.
+    The length of lines, which is quick to compare, finds the neighbourhood; there a closer look is taken.
     """
     longer, shorter = (sources, targets) if len(sources) > len(targets) else (targets, sources)
     extra = len(longer) - len(shorter)
-    long, short = (np.log1p([len(line) for line in side]) for side in (longer, shorter))
-    usual = np.median(long[: len(short)] - short) if len(short) else 0.0
-    straight = np.abs(long[: len(short)] - short - usual)
-    shifted = np.abs(long[extra:] - short - usual)
+    about = _best_break(longer, shorter, lambda line: (len(line),))
+    low, high = max(0, about - NEIGHBOURHOOD), about + NEIGHBOURHOOD
+    return low + _best_break(longer[low : high + extra], shorter[low:high], _traits) + 1
+
+
+def _best_break(longer: list[str], shorter: list[str], traits: Callable[[str], tuple[int, ...]]) -> int:
+    """How many lines match before the longer side has a line too many.
+
+    If d lines were inserted at one place k, then lines before k match as they are and lines after k match when
+    shifted by d. Translations have similar traits, so the best k is the one with the smallest misfit.
+    """
+    extra, lines = len(longer) - len(shorter), len(shorter)
+    if not lines:
+        return 0
+    long, short = (np.log1p([traits(line) for line in side]) for side in (longer, shorter))
+    usual = np.median(long[:lines] - short, axis=0)
+    straight = np.abs(long[:lines] - short - usual).sum(axis=1)
+    shifted = np.abs(long[extra:] - short - usual).sum(axis=1)
     misfit = np.concatenate([[0.0], straight.cumsum()]) + np.concatenate([shifted[::-1].cumsum()[::-1], [0.0]])
-    return int(misfit.argmin()) + 1
+    return int(misfit.argmin())
+
+
+def _traits(line: str) -> tuple[int, ...]:
+    """What a translation has about as much of: characters, words, digits, marks and capitals."""
+    digits, marks = len(re.findall(r"\d", line)), len(re.findall(r"[^\w\s]", line))
+    return len(line), line.count(" "), digits, marks, sum(map(str.isupper, line))
 
 
 def _hold_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:

@@ -203,7 +203,7 @@ class Link(nn.Module):
     def forward(self, x_BTX: Tensor, y_BTD: Tensor) -> Tensor:
         """[B, T, X] and [B, T, D] → [B, T, D]."""
         if self.join is not None:
-            return self.join(torch.cat([x_BTX, y_BTD], dim=-1))
+            y_BTD = self.join(torch.cat([x_BTX, y_BTD], dim=-1))
         return x_BTX + y_BTD if self.adds else y_BTD
 
 
@@ -366,7 +366,8 @@ class StateAttention(nn.Module):
     def _scores(self, query_BQD: Tensor, keys_BKD: Tensor) -> Tensor:
         if self.vector is None:
             return query_BQD @ keys_BKD.transpose(1, 2) * self.scale
-        return self.vector((query_BQD[:, :, None] + keys_BKD[:, None]).tanh())[..., 0]
+        scores_BQK1: Tensor = self.vector((query_BQD[:, :, None] + keys_BKD[:, None]).tanh())
+        return scores_BQK1[..., 0]
 
 
 def readable(source: Places) -> Tensor | None:

@@ -53,7 +53,7 @@ Stack = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class ConvS2SSettings:
-    """ConvS2S's sizes; the defaults are the paper's English-German model (section 4.2).
+    """ConvS2S's sizes; the default layers are those of the paper's English-German model.
 
     The paper's others: English-Romanian ((20, 512, 3),), and English-French
     ((5, 512, 3), (4, 768, 3), (3, 1024, 3), (1, 2048, 1), (1, 4096, 1)), each on both sides.
@@ -210,8 +210,6 @@ def _road(channels_in: int, channels: int) -> nn.Module:
 
 class ConvS2S(SequenceModel[ConvS2SState]):
     """Encoder-decoder of gated convolutions with attention in every decoder layer."""
-
-    packs_sentences: ClassVar[bool] = True
 
     def __init__(self, settings: ConvS2SSettings, vocabulary: int) -> None:
         super().__init__()

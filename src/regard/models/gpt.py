@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -62,6 +62,8 @@ class GPTState:
 
 class GPT(SequenceModel[GPTState]):
     """A language model: the next token from those before it."""
+
+    reads_source: ClassVar[bool] = False
 
     def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
         super().__init__()

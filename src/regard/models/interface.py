@@ -40,6 +40,8 @@ class SequenceModel(nn.Module, ABC, Generic[StateT]):
     """How many tokens there are."""
     width: int
     """The size of one feature vector, D."""
+    reads_source: ClassVar[bool] = True
+    """Whether it reads a source before it writes; a language model does not."""
     packs_sentences: ClassVar[bool] = True
     """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
 

@@ -336,7 +336,8 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
     ) -> Glance | None:
         if self.attention is None or state.memory is None or self.settings.attends != when:
             return None
-        return self.attention(queries_BQD, state.memory, readable_BK)
+        glance: Glance = self.attention(queries_BQD, state.memory, readable_BK)
+        return glance
 
     def _blame(self, losses_BT: Tensor, real_BT: Tensor) -> Tensor:
         """How much worse than usual went what each choice of hard attention could change, [B, T].

@@ -96,7 +96,7 @@ class WaveNetBlock(nn.Module):
 class WaveNet(SequenceModel[WaveNetState]):
     """A language model of gated causal dilated convolutions."""
 
-    packs_sentences: ClassVar[bool] = True
+    reads_source: ClassVar[bool] = False
 
     def __init__(self, settings: WaveNetSettings, vocabulary: int) -> None:
         super().__init__()

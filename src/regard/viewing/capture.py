@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch
-from regard.layers.attention import Attention
+from regard.data.batching import collate
 from regard.models.interface import SequenceModel
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.figures import AttentionMap
@@ -23,14 +22,14 @@ from regard.viewing.figures import AttentionMap
 def watching(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collect the weights of every attention inside the block, by module name: [B, H, Q, K] each."""
     seen: dict[str, Tensor] = {}
-    watched = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
+    watched = {name: module for name, module in model.named_modules() if hasattr(module, "watcher")}
     for name, module in watched.items():
-        module.watcher = lambda weights, name=name: seen.__setitem__(name, weights.detach())
+        setattr(module, "watcher", lambda weights, name=name: seen.__setitem__(name, weights.detach()))  # noqa: B010
     try:
         yield seen
     finally:
         for module in watched.values():
-            module.watcher = None
+            setattr(module, "watcher", None)  # noqa: B010
 
 
 @torch.inference_mode()
@@ -41,10 +40,8 @@ def attention_maps(
 
     A decoder row is named by the token it writes; the decoder's columns by the tokens it has already read.
     """
-    from regard.data.batching import collate
-
     specials = tokenizer.specials
-    batch: Batch = collate([(source, target)], specials)
+    batch = collate([(source, target)], specials)
     device = next(model.parameters()).device
     with watching(model.eval()) as seen:
         model(batch.to(device))
@@ -54,7 +51,17 @@ def attention_maps(
     labels = {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)}
     maps = []
     for name, weights_BHQK in seen.items():
-        stack, layer, role = name.split(".")[:3]
-        kind = "cross" if role == "cross_attention" else stack
-        maps.append(AttentionMap(kind, int(layer), *labels[kind], weights_BHQK[0].float().cpu().numpy()))
+        kind, layer = _role(name)
+        maps.append(AttentionMap(kind, layer, *labels[kind], weights_BHQK[0].float().cpu().numpy()))
     return maps
+
+
+def _role(module: str) -> tuple[str, int]:
+    """What an attention looks at, and its layer: `decoder.2.attention` is the decoder's own, in layer 2.
+
+    A model with a single attention (a recurrent one) has it between decoder and source.
+    """
+    stack, *rest = module.split(".")
+    if len(rest) < 2:
+        return "cross", 0
+    return ("cross" if rest[1] == "cross_attention" else stack), int(rest[0])

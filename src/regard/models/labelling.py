@@ -1,0 +1,195 @@
+"""Labels for texts: one for a whole text (classify), or one for each of its tokens (tag).
+
+Shapes: B rows, T tokens, D model, C labels, N answers of a row: 1 of a classifier, T of a tagger.
+
+    x_1 … x_T  = body(text)
+    tagger       p(label of token t)   = softmax(W·x_t + b)
+    classifier   p(label of the text)  = softmax(W·Σ_t w_t·x_t + b),    Σ_t w_t = 1
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.batch import Batch, Places, Tokens
+from regard.errors import UsageError
+from regard.layers.attention import Watcher
+from regard.layers.recurrent import readable
+from regard.models.encoder import BodySettings, RecurrentBodySettings, TransformerBodySettings, build_body
+from regard.models.interface import Criterion
+
+PoolingKind = Literal["mean", "first", "last", "attention"]
+
+
+@dataclass(frozen=True)
+class TaggerSettings:
+    """A label for each token."""
+
+    kind: Literal["tagger"] = "tagger"
+    body: BodySettings = TransformerBodySettings()
+
+
+@dataclass(frozen=True)
+class ClassifierSettings:
+    """One label for a text."""
+
+    kind: Literal["classifier"] = "classifier"
+    body: BodySettings = TransformerBodySettings()
+    pooling: PoolingKind = "mean"
+    """Which tokens' vectors make the text's. mean: all alike · first, last: one · attention: as it learns to."""
+
+    def __post_init__(self) -> None:
+        body, pooling = self.body, self.pooling
+        if not isinstance(body, RecurrentBodySettings):
+            return
+        # A state has read what came before it in its direction: at the wrong end of the text, that is nothing.
+        if pooling == "first" or (pooling == "last" and body.bidirectional):
+            direction = "in both directions" if body.bidirectional else "from left to right"
+            fix = "" if body.bidirectional else ', "last"'
+            raise ValueError(
+                f"`pooling` must take a state that has read the whole text, but is {pooling!r}, and a body that reads "
+                f'{direction} has not done so there; choose "mean"{fix} or "attention"'
+            )
+
+
+class LabelModel(nn.Module, ABC):
+    """A model that reads a text and labels it, as a whole or token by token.
+
+    A training batch has the text as its `target`, no `source`, and in `labels_BT` one label for each answer, [B, N].
+    """
+
+    labels: int
+    """How many labels there are, C."""
+    width: int
+    """The size of one feature vector, D."""
+    packs_sentences: bool
+    """Whether a row may hold several texts."""
+
+    @abstractmethod
+    def features(self, text: Tokens) -> Tensor:
+        """What the output projection reads, [B, N, D]."""
+
+    @abstractmethod
+    def logits(self, features_BND: Tensor) -> Tensor:
+        """The output projection: features → unnormalised scores of the labels, [B, N, C]."""
+
+    def forward(self, text: Tokens) -> Tensor:
+        """The scores of the labels, [B, N, C]."""
+        return self.logits(self.features(text))
+
+    def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
+        """The training loss of every label, [B, N]."""
+        name = type(self).__name__
+        if batch.source is not None:
+            raise UsageError(
+                f"{name}: reads one text, the batch's `target`, but a `source` of "
+                f"{list(batch.source.ids_BT.shape)} is there, too; put the text in `target` and None in `source`"
+            )
+        features_BND = self.features(batch.target)
+        if batch.labels_BT.shape != features_BND.shape[:2]:
+            raise UsageError(
+                f"{name}: `labels_BT` must be {list(features_BND.shape[:2])}, a label for each answer, "
+                f"but is {list(batch.labels_BT.shape)}; give one a token to a tagger, one a row to a classifier"
+            )
+        return criterion(self.logits, features_BND, batch.labels_BT)
+
+
+class Tagger(LabelModel):
+    """A label for each token: N = T."""
+
+    def __init__(self, settings: TaggerSettings, vocabulary: int, labels: int) -> None:
+        super().__init__()
+        self.settings, self.labels = settings, labels
+        self.body = build_body(settings.body, vocabulary)
+        self.width, self.packs_sentences = self.body.width, self.body.packs_sentences
+        self.dropout = nn.Dropout(settings.body.dropout)
+        self.output = _output(self.width, labels)
+
+    def features(self, text: Tokens) -> Tensor:
+        """Each token's vector, [B, T, D]."""
+        return self.dropout(self.body(text))
+
+    def logits(self, features_BND: Tensor) -> Tensor:
+        """W·x + b, [B, T, C]."""
+        return self.output(features_BND)
+
+
+class Classifier(LabelModel):
+    """One label for a text, one text a row: N = 1."""
+
+    def __init__(self, settings: ClassifierSettings, vocabulary: int, labels: int) -> None:
+        super().__init__()
+        self.settings, self.labels, self.packs_sentences = settings, labels, False
+        self.body = build_body(settings.body, vocabulary)
+        self.width = self.body.width
+        self.pooling = Pooling(settings.pooling, self.width)
+        self.dropout = nn.Dropout(settings.body.dropout)
+        self.output = _output(self.width, labels)
+
+    def features(self, text: Tokens) -> Tensor:
+        """The text's vector, [B, 1, D]."""
+        _check_one_text(text.places)
+        return self.dropout(self.pooling(self.body(text), text.places))
+
+    def logits(self, features_BND: Tensor) -> Tensor:
+        """W·x + b, [B, 1, C]."""
+        return self.output(features_BND)
+
+
+class Pooling(nn.Module):
+    """The vectors of a text's tokens → one vector, Σ_t w_t·x_t. Set `watcher` to receive w, [B, 1, 1, T].
+
+    mean         w_t = 1 / length
+    first, last  w = 1 at that token, 0 elsewhere
+    attention    w = softmax_t(vᵀ·tanh(W·x_t + b))      (Yang et al. 2016, section 2.2)
+    """
+
+    def __init__(self, kind: PoolingKind, d_model: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.score: nn.Module | None = None
+        if kind == "attention":
+            self.score = nn.Sequential(_output(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1, bias=False))
+        self.watcher: Watcher | None = None
+
+    def forward(self, x_BTD: Tensor, places: Places) -> Tensor:
+        """[B, T, D] → [B, 1, D]."""
+        weights_B1T = self._weights(x_BTD, readable(places))[:, None].to(x_BTD.dtype)
+        if self.watcher is not None:
+            self.watcher(weights_B1T[:, None])
+        return weights_B1T @ x_BTD
+
+    def _weights(self, x_BTD: Tensor, real_BT: Tensor | None) -> Tensor:
+        if real_BT is None:
+            real_BT = torch.ones_like(x_BTD[:, :, 0], dtype=torch.bool)
+        if self.score is not None:
+            return self.score(x_BTD)[:, :, 0].masked_fill(~real_BT, -torch.inf).softmax(dim=-1)
+        lengths_B1 = real_BT.sum(dim=1, keepdim=True)
+        if self.kind == "mean":
+            return real_BT / lengths_B1
+        place_B1 = torch.zeros_like(lengths_B1) if self.kind == "first" else lengths_B1 - 1
+        return torch.arange(x_BTD.shape[1], device=x_BTD.device) == place_B1
+
+
+def _check_one_text(places: Places) -> None:
+    # Reading a number back would stop an accelerator at every step, and break a compiled graph.
+    if places.segments_BT is None or places.segments_BT.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    texts = int(places.segments_BT.max())
+    if texts > 1:
+        raise UsageError(
+            f"Classifier: a row must be one text, which gets one label, but one has {texts}; batch without packing"
+        )
+
+
+def _output(d_model: int, labels: int) -> nn.Linear:
+    """A Glorot-uniform matrix and no bias to begin with."""
+    linear = nn.Linear(d_model, labels)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear

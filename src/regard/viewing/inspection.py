@@ -1,0 +1,95 @@
+"""All that can be known of a model before it is trained: its wiring, its matrices, and what it costs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard.models.interface import SequenceModel
+from regard.viewing.costs import Flops, Memory, count, usual_length
+from regard.viewing.parameters import Anatomy, Matrix
+from regard.viewing.wiring import draw
+
+
+@dataclass(frozen=True)
+class Inspection(Anatomy):
+    """A model's matrices, what it costs, and a drawing of its wiring."""
+
+    flops: Flops
+    memory: Memory
+    wiring: str
+
+    def to_json(self) -> dict[str, object]:
+        """Everything but the drawing as plain values; memory is in bytes."""
+        values = asdict(self)
+        del values["wiring"]
+        return values
+
+    def to_text(self) -> str:
+        """A page for a terminal."""
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.parameters:,} parameters"
+        return "\n\n".join([title, self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)])
+
+
+def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
+    """Add to a model's `parts` what else can be known; it must be on the meta device.
+
+    Costs are those of rows of `length` tokens (None: a usual length), of training on batches of `tokens` tokens, and
+    of search with `beams` beams.
+    """
+    flops, memory = count(model, length or usual_length(model), tokens, beams)
+    return Inspection(
+        parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model)
+    )
+
+
+def matrix_table(anatomy: Anatomy) -> str:
+    """Matrices with their sizes; those that all layers of a stack have share a row, in which * is the layer."""
+    groups: dict[tuple[str, tuple[int, ...]], list[Matrix]] = {}
+    for matrix in anatomy.matrices:
+        groups.setdefault((re.sub(r"\.\d+\.", ".*.", matrix.name), matrix.shape), []).append(matrix)
+    rows = [("matrix", "shape", "how many", "parameters")]
+    for (name, shape), matrices in groups.items():
+        size = sum(matrix.parameters for matrix in matrices)
+        rows.append((name, " × ".join(map(str, shape)), str(len(matrices)), f"{size:,}"))
+    rows.append(("total", "", str(len(anatomy.matrices)), f"{anatomy.parameters:,}"))
+    # As wide as it needs to be: names cut off to fit a narrow window would be no names.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        f"{row[0]:<{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    )
+
+
+def _flops(flops: Flops) -> str:
+    source = "" if flops.source_length is None else f"{flops.source_length} source and "
+    reading = (
+        "" if flops.source_length is None else f"{_short(flops.decoding_source)}FLOP to read the source once, then "
+    )
+    return (
+        f"arithmetic, with {source}{flops.target_length} target tokens (--length)\n"
+        f"  training  {_short(flops.training_token)}FLOP a target token, forward and backward\n"
+        f"  decoding  {reading}{_short(flops.decoding_token)}FLOP to write token {flops.target_length}"
+    )
+
+
+def _memory(memory: Memory) -> str:
+    return (
+        "memory, with the same lengths\n"
+        f"  training  {_short(memory.training)}B for a batch of {memory.rows:,} rows: weights {_short(memory.weights)}B, "
+        f"gradients {_short(memory.gradients)}B,\n"
+        f"            Adam's moments {_short(memory.moments)}B, activations {_short(memory.activations)}B\n"
+        f"  decoding  {_short(memory.decoding)}B with {memory.beams} beams: weights {_short(memory.weights)}B, "
+        f"cache {_short(memory.cache)}B a beam"
+    )
+
+
+def _short(value: int) -> str:
+    """Three digits and a prefix: 82542592 → '82.5 M'."""
+    amount, prefixes = float(value), ["", "k", "M", "G", "T", "P"]
+    while amount >= 999.5 and len(prefixes) > 1:
+        amount, prefixes = amount / 1000, prefixes[1:]
+    digits = 0 if amount >= 99.95 or float(value) < 1000 else 1 if amount >= 9.995 else 2
+    return f"{amount:.{digits}f} {prefixes[0]}"

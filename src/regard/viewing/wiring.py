@@ -1,0 +1,253 @@
+"""How a model is wired, drawn as boxes for a terminal.
+
+The drawing is taken from a run: one sentence goes through the model's own `start` and `step`, and every part that is
+called leaves a line. What `start` calls stands on the side of the source, what `step` calls on the side of the
+target. Layers that do the same share a box with `× 6` on it. So a new model can be drawn before anybody describes it;
+only a new kind of part wants a name, in `_describe`. Sums and activations that are not modules of their own are not
+seen, except the sums around the sub-layers of a Transformer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.batch import Tokens
+from regard.layers.attention import Attention
+from regard.layers.block import Residual
+from regard.layers.convolution import CausalConvolution, Convolution
+from regard.layers.feedforward import FeedForward
+from regard.layers.positions import SinusoidalPositions
+from regard.layers.recurrent import RecurrentLayer, StateAttention
+from regard.models.convs2s import MultiStepAttention
+from regard.models.interface import SequenceModel
+from regard.viewing.costs import reads_source
+
+SOURCE_PARTS = ("cross-attention", "attention to source")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of a box: what it is, its sizes, and a dilation, which may differ between layers of one box."""
+
+    name: str
+    sizes: str = ""
+    dilations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Box:
+    """Parts that follow one another, as often as `times` says."""
+
+    parts: tuple[Part, ...]
+    times: int = 1
+
+    def kind(self) -> tuple[tuple[str, str], ...]:
+        """What two layers must have in common to share a box."""
+        return tuple((part.name, part.sizes) for part in self.parts)
+
+
+def wiring(model: SequenceModel[Any]) -> tuple[list[Box], list[Box]]:
+    """The boxes that the source goes through (none in a language model) and those of the target.
+
+    The model must be on the meta device.
+    """
+    tokens = Tokens.whole(torch.zeros(1, 2, dtype=torch.long, device="meta"))
+    with torch.no_grad():
+        with _listening(model.eval()) as read:
+            state = model.start(tokens if reads_source(model) else None, rows=1)
+        with _listening(model) as written:
+            model.step(tokens.ids_BT[:, :1], state)
+    return _boxes(model, read), [*_boxes(model, written), _output(model)]
+
+
+# ---- from a run to boxes
+
+
+@contextmanager
+def _listening(model: nn.Module) -> Iterator[list[str]]:
+    """The names of all modules in the order in which they are called inside the block."""
+    called: list[str] = []
+
+    def note(name: str, _module: nn.Module, _inputs: object) -> None:
+        called.append(name)
+
+    handles = [part.register_forward_pre_hook(partial(note, name)) for name, part in model.named_modules()]
+    try:
+        yield called
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _boxes(model: nn.Module, called: list[str]) -> list[Box]:
+    modules = dict(model.named_modules())
+    boxes: list[tuple[tuple[str, str], Box]] = []
+    owed: list[str] = []  # pre-norm: the sum comes after the sub-layer that follows the norm
+    for name in called:
+        part = _describe(name.split("."), modules[name])
+        if part is None or name == "output" or _inside_another(name, modules):
+            continue
+        around = modules[name.rpartition(".")[0]] if "." in name else None
+        parts = [part]
+        if isinstance(around, Residual) and not around.pre:
+            parts = [Part("add, norm")]
+        elif isinstance(around, Residual):
+            owed.append(name)
+        elif owed:
+            owed.clear()
+            parts.append(Part("add"))
+        layer = _layer_of(name.split("."))
+        if boxes and boxes[-1][0] == layer:
+            boxes[-1] = layer, Box((*boxes[-1][1].parts, *parts))
+        else:
+            boxes.append((layer, Box(tuple(parts))))
+    return _merged([box for _, box in boxes])
+
+
+def _layer_of(path: list[str]) -> tuple[str, str]:
+    """Which layer of which stack a module belongs to: the third decoder layer, say; outside of stacks, its owner."""
+    return path[0], next((word for word in path if word.isdecimal()), "")
+
+
+def _inside_another(name: str, modules: dict[str, nn.Module]) -> bool:
+    """Whether a module belongs to a part that has a line of its own."""
+    above = name.split(".")[:-1]
+    return any(_describe(above[:depth], modules[".".join(above[:depth])]) for depth in range(1, len(above) + 1))
+
+
+def _merged(boxes: list[Box]) -> list[Box]:
+    """Neighbours that do the same become one box."""
+    merged: list[Box] = []
+    for box in boxes:
+        if merged and merged[-1].kind() == box.kind():
+            pairs = zip(merged[-1].parts, box.parts, strict=True)
+            parts = tuple(replace(one, dilations=one.dilations + other.dilations) for one, other in pairs)
+            merged[-1] = Box(parts, merged[-1].times + 1)
+        else:
+            merged.append(box)
+    return merged
+
+
+# ---- the names of parts
+
+
+def _describe(path: list[str], module: nn.Module) -> Part | None:
+    """The line of a module; None for those without one, whose own parts may have some."""
+    # Numbers count layers, and a table is called after its owner.
+    name = next((word for word in reversed(path) if word != "table" and not word.isdecimal()), "").replace("_", " ")
+    match module:
+        case SinusoidalPositions():
+            return Part("sinusoids")
+        case Attention():
+            kind = "cross-attention" if "cross" in name else "self-attention"
+            size = f"{module.d_k}" if module.d_k == module.d_v else f"{module.d_k} and {module.d_v}"
+            return Part(kind, f"{module.heads} × {size}")
+        case MultiStepAttention():
+            return Part("cross-attention", _sizes(module.query))
+        case StateAttention():
+            return Part("attention to source", module.score)
+        case FeedForward():
+            return Part("feed-forward", f"{_sizes(module.inner)} → {module.outer.out_features}")
+        case RecurrentLayer():
+            way = f", {name}" if path[-1].startswith(("left", "right")) else ""
+            return Part(module.cell.upper() + way, f"{module.kernel.input_size} → {module.kernel.hidden_size}")
+        case Convolution():
+            kind = "causal convolution" if isinstance(module, CausalConvolution) else "convolution"
+            taps = module.taps
+            sizes = f"{module.kernel} × {taps.in_features // module.kernel} → {taps.out_features}"
+            return Part(kind, sizes, (module.dilation,))
+        case nn.Linear() | nn.Embedding():
+            return Part(name, _sizes(module))
+        case nn.LayerNorm():
+            return Part("norm")
+    return None
+
+
+def _sizes(module: nn.Linear | nn.Embedding) -> str:
+    before, after = (
+        (module.in_features, module.out_features)
+        if isinstance(module, nn.Linear)
+        else (module.num_embeddings, module.embedding_dim)
+    )
+    return f"{before} → {after}"
+
+
+def _output(model: SequenceModel[Any]) -> Box:
+    """The last box. It is tied where one matrix serves as embedding and as output."""
+    own = getattr(model, "output", None)
+    shared = own is None or any(
+        module.weight is own.weight for module in model.modules() if isinstance(module, nn.Embedding)
+    )
+    return Box((Part("output, tied" if shared else "output", f"{model.width} → {model.vocabulary}"), Part("softmax")))
+
+
+# ---- boxes to text
+
+GUTTER = 6  # columns between source and target
+STEM = 4  # the column in which the line from box to box runs
+_JUNCTIONS = {"ns": "│", "ew": "─", "nw": "┘", "sw": "┐", "nsw": "┤", "ne": "└", "se": "┌", "nse": "├", "nsew": "┼",
+              "new": "┴", "sew": "┬"}  # fmt: skip
+
+
+def draw(model: SequenceModel[Any]) -> str:
+    """The wiring as text: the source on the left, the target on the right."""
+    source, target = wiring(model)
+    right, rows = _column("target" if source else "tokens", target)
+    right.append(" " * STEM + "▼")
+    if not source:
+        return "\n".join(right)
+    left, _ = _column("source", source)
+    width, leaves = len(left[-1]), len(left)
+    # Where nothing attends to the source, it enters the stack as a whole.
+    arrives = [row for row, part in rows if part.name in SOURCE_PARTS] or [rows[len(target[0].parts)][0]]
+    link = _link(leaves, arrives)
+    lines = []
+    for row in range(max(len(left), len(right), leaves + 1)):
+        one = left[row] if row < len(left) else ""
+        if row == leaves:
+            one = " " * STEM + "└" + "─" * (width - STEM - 1)
+        other = right[row] if row < len(right) else ""
+        lines.append(f"{one:<{width}}{link.get(row, ' ' * GUTTER)}{other}".rstrip())
+    return "\n".join(lines)
+
+
+def _column(title: str, boxes: list[Box]) -> tuple[list[str], list[tuple[int, Part]]]:
+    """The lines of boxes above one another, and the line that each part got."""
+    names = max(len(part.name) for box in boxes for part in box.parts)
+    sizes = max(len(part.sizes) for box in boxes for part in box.parts)
+    inner = names + sizes + 4
+    lines, rows = [f"  {title}", " " * STEM + "│"], []
+    for box in boxes:
+        times = f" × {box.times} " if box.times > 1 else ""
+        lines.append("┌" + "─" * (STEM - 1) + "┴" + f"{times:─>{inner - STEM}}" + "┐")
+        for part in box.parts:
+            rows.append((len(lines), part))
+            lines.append(f"│ {part.name:<{names}}  {part.sizes:<{sizes}} │")
+            if set(part.dilations) - {1}:
+                lines.append(f"│ {_dilations(part.dilations):<{inner - 2}} │")
+        lines.append("└" + "─" * (STEM - 1) + "┬" + "─" * (inner - STEM) + "┘")
+    return lines, rows
+
+
+def _dilations(values: tuple[int, ...]) -> str:
+    distinct = list(dict.fromkeys(values))
+    shown = [*distinct[:3], "…", distinct[-1]] if len(distinct) > 5 else distinct
+    return f"  dilation {', '.join(map(str, shown))}".replace(", …,", " …")
+
+
+def _link(leaves: int, arrives: list[int]) -> dict[int, str]:
+    """What stands between the columns, line by line: one line down from the source, and arrows to the right."""
+    first, last = min(leaves, *arrives), max(leaves, *arrives)
+    found = {}
+    for row in range(first, last + 1):
+        ways = "n" * (row > first) + "s" * (row < last) + "e" * (row in arrives) + "w" * (row == leaves)
+        before, after = "──" if row == leaves else "  ", "─▶ " if row in arrives else "   "
+        found[row] = before + _JUNCTIONS[ways] + after
+    return found

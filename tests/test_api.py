@@ -1,0 +1,135 @@
+"""Text in, text out."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard import api
+from regard.api import Model, load
+from regard.decoding.search import SearchSettings
+from regard.errors import DataError, MissingError, UsageError
+from tests.tiny import ENGLISH, GERMAN, generated_recipe, word_recipe
+
+
+@pytest.fixture(scope="module")
+def model(words_model: Path) -> Model:
+    return load(words_model)
+
+
+def test_what_was_learned_by_heart_is_translated_right_in_order(model: Model) -> None:
+    order = random.Random(0).sample(range(13), 13)
+    assert model.translate([ENGLISH[place] for place in order]) == [GERMAN[place] for place in order]
+
+
+def test_an_empty_text_stays_empty_where_it_stands(model: Model) -> None:
+    assert model.translate(["", "one", "  \t ", "two", ""]) == ["", "eins", "", "zwei", ""]
+    assert model.translate([]) == []
+    (found,) = model.translations([""])
+    assert [(one.text, one.score, one.cut) for one in found] == [("", 0.0, False)]
+
+
+def test_a_text_is_translated_the_same_in_any_company(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["one", "two " * 9, "six", "unknown ж", "x" * 40, "eleven twelve"]
+    together = model.translations(texts)
+    alone = [model.translations([text])[0] for text in texts]
+    monkeypatch.setattr(api, "SLOTS_PER_BATCH", 1)
+    small = model.translations(texts)
+    for one, other in zip(together + small, alone + alone, strict=True):
+        assert [found.text for found in one] == [found.text for found in other]
+        for left, right in zip(one, other, strict=True):
+            assert left.score == pytest.approx(right.score, abs=1e-4)
+
+
+def test_the_best_comes_first(model: Model) -> None:
+    (found,) = model.translations(["seven"], SearchSettings(beam=4, nbest=3))
+    assert len(found) == 3
+    assert len({translation.text for translation in found}) == 3
+    assert all(first.score >= second.score for first, second in pairwise(found))
+    assert found[0].text == "sieben" == model.translate(["seven"])[0]
+    assert found[0].log_probability <= 0
+
+
+def test_progress_counts_the_texts(model: Model) -> None:
+    done: list[int] = []
+    model.translations(["one", "two", "three"], progress=done.append)
+    assert sum(done) == 3
+
+
+def test_one_string_is_not_taken_for_a_list_of_letters(model: Model) -> None:
+    with pytest.raises(UsageError, match=r"`texts` must be a list of texts, but is one, 'one'. Write \[text\]"):
+        model.translate("one")
+
+
+def test_half_a_character_is_named(model: Model) -> None:
+    with pytest.raises(DataError, match="text 2: must be Unicode"):
+        model.translate(["fine", "\udcff"])
+
+
+def test_evaluate_scores_against_references(model: Model) -> None:
+    scores = {score.name: score.value for score in model.evaluate(ENGLISH, [*GERMAN[:-1], "falsch"])}
+    assert scores["exact match"] == pytest.approx(100 * 12 / 13)
+    with pytest.raises(DataError, match="one reference for each translation"):
+        model.evaluate(["one"], [])
+
+
+def test_a_picture_holds_every_attention_and_the_translation(model: Model) -> None:
+    picture = model.look("seven")
+    assert (picture.source, picture.translation) == ("seven", "sieben")
+    assert [(one.name, one.layer) for one in picture.maps] == [("encoder", 0), ("decoder", 0), ("cross", 0)]
+    page = picture.to_html()
+    assert page.startswith("<!doctype html>")
+    assert "sieben" in page
+    with pytest.raises(UsageError, match="at least one word"):
+        model.look("  ")
+
+
+def test_load_says_what_is_wrong(tmp_path: Path, words_model: Path) -> None:
+    with pytest.raises(MissingError, match="nowhere: must be a model folder, but is not there"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="device"):
+        load(words_model, device="gpu")
+    assert load(str(words_model), device="cpu").device == torch.device("cpu")
+
+
+def test_train_from_python(tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        model = regard.train(generated_recipe(["training.steps=1"]), tmp_path / "model")
+        assert len(model.translate(["one"])) == 1
+        with pytest.raises(UsageError, match="in use"):
+            regard.train("demo", tmp_path / "model", ["training.steps=1"])
+        with pytest.raises(UsageError, match="did you mean `steps`"):
+            regard.train("demo", tmp_path / "other", ["training.step=1"])
+
+
+def test_inspect_counts_without_making_weights(words_model: Path) -> None:
+    base = api.inspect("base")
+    assert (base.name, base.vocabulary, base.parameters) == ("base", 37_000, 63_082_496)
+    found = api.inspect(str(words_model))
+    loaded = load(words_model)
+    assert found.parameters == sum(weight.numel() for weight in loaded.network.parameters())
+    assert found.vocabulary == loaded.tokenizer.size
+
+
+def test_a_folder_that_is_no_model_does_not_hide_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # `regard demo` makes a folder `demo`, and the next thing a curious person types is `regard inspect demo`.
+    (tmp_path / "demo" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert api.inspect("demo").name == "demo"
+    with pytest.raises(MissingError, match=r"recipe\.toml"):
+        api.inspect("demo/model")
+
+
+def test_a_model_folder_named_like_a_preset_is_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard import folder
+    from regard.text.tokenizer import Tokenizer
+
+    monkeypatch.chdir(tmp_path)
+    recipe = word_recipe(tmp_path)
+    folder.write_beginning(Path("small"), recipe, Tokenizer.learn(ENGLISH, recipe.tokenizer))
+    assert api.inspect("small").name == "words"

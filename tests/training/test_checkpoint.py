@@ -1,0 +1,160 @@
+"""Checkpoints: everything comes back to the bit, damage is noticed, the average is the mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.errors import DataError, MissingError
+from regard.files import MANIFEST, seal
+from regard.training import checkpoint
+from regard.training.checkpoint import Snapshot
+from regard.training.optim import OptimiserSettings, adam
+
+
+def snapshot(step: int, value: float = 0.0) -> Snapshot:
+    weights = {"a.weight": torch.full((2, 3), value), "a.bias": torch.tensor([value, -value, 1 / 3])}
+    return Snapshot(step, weights, {"a.weight/step": torch.tensor(float(step))}, checkpoint.random_state())
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(place.name for place in folder.iterdir())
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    saved = snapshot(7, 0.1)
+    place = checkpoint.save(tmp_path, saved, keep=1)
+    loaded = checkpoint.load(place)
+    assert loaded.step == 7
+    assert same(loaded.weights, saved.weights)
+    assert same(loaded.optimiser, saved.optimiser)
+    assert same(loaded.random, saved.random)
+    assert names(place) == [MANIFEST, "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
+    assert json.loads((place / "state.json").read_text()) == {"step": 7}
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (5, 10, 100, 1_000):
+        checkpoint.save(tmp_path, snapshot(step), keep=2)
+    assert names(tmp_path) == ["00000100", "00001000"]
+    assert [place.name for place in checkpoint.found(tmp_path)] == ["00000100", "00001000"]
+
+
+def test_nothing_but_checkpoints_is_found_or_removed(tmp_path: Path) -> None:
+    (tmp_path / "12 notes").mkdir()
+    (tmp_path / "00000001").write_text("a file")
+    (tmp_path / ".00000003.writing").mkdir()
+    for step in (1_000, 2_000):
+        checkpoint.save(tmp_path, snapshot(step), keep=1)
+    assert names(tmp_path) == [".00000003.writing", "00000001", "00002000", "12 notes"]
+
+
+def damage(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+
+def test_a_damaged_newest_checkpoint_gives_the_one_before_and_a_line_about_it(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        checkpoint.save(tmp_path, snapshot(step, float(step)), keep=3)
+    damage(tmp_path / "00000030" / "model.safetensors")
+    (tmp_path / "00000020" / "optimiser.safetensors").unlink()
+    loaded, lines = checkpoint.newest(tmp_path)
+    assert loaded.step == 10
+    assert len(lines) == 2
+    assert "00000030/model.safetensors: its SHA-256 must be" in lines[0]
+    assert "00000020/optimiser.safetensors" in lines[1]
+    assert all(line.endswith("Using the checkpoint before it.") for line in lines)
+
+
+def test_a_checkpoint_whose_manifest_agrees_but_whose_content_is_nonsense_is_damaged(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        checkpoint.save(tmp_path, snapshot(step), keep=4)
+    for step, name, content in ((2, "state.json", "{}"), (3, "model.safetensors", "?"), (4, "state.json", "[")):
+        place = tmp_path / f"0000000{step}"
+        (place / name).write_text(content)
+        seal(place, sorted(file.name for file in place.iterdir() if file.name != MANIFEST))
+    seal(tmp_path / "00000004", [])
+    (tmp_path / "00000004" / "random.safetensors").unlink()
+    loaded, lines = checkpoint.newest(tmp_path)
+    assert (loaded.step, len(lines)) == (1, 3)
+
+
+def test_nothing_to_resume_from_is_said(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="there must be a checkpoint to resume from, but there is none. Train anew"):
+        checkpoint.newest(tmp_path / "checkpoints")
+    damage(checkpoint.save(tmp_path, snapshot(1), keep=1) / "state.json")
+    with pytest.raises(DataError, match=r"no checkpoint here is whole.*state\.json"):
+        checkpoint.newest(tmp_path)
+
+
+def test_checkpoints_set_aside_are_kept_but_count_no_more(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        checkpoint.save(tmp_path, snapshot(step), keep=3)
+    checkpoint.set_aside(tmp_path, after=10)
+    assert names(tmp_path) == ["00000010", "damaged-00000020", "damaged-00000030"]
+    checkpoint.save(tmp_path, snapshot(20), keep=3)
+    checkpoint.set_aside(tmp_path, after=10)
+    assert [place.name for place in checkpoint.found(tmp_path)] == ["00000010"]
+
+
+def test_the_average_is_the_arithmetic_mean(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(0)
+    weights = [{"w": torch.randn(50, 3, generator=draw), "b": torch.randn(2, generator=draw)} for _ in range(5)]
+    places = [
+        checkpoint.save(tmp_path, Snapshot(step, each, {}, checkpoint.random_state()), keep=9)
+        for step, each in enumerate(weights)
+    ]
+    mean = checkpoint.averaged(places)
+    for name in ("w", "b"):
+        expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
+        assert torch.equal(mean[name], expected)
+        assert mean[name].dtype == torch.float32
+    assert same(checkpoint.averaged(places[:1]), weights[0])
+
+
+def test_a_damaged_checkpoint_is_never_averaged_in(tmp_path: Path) -> None:
+    places = [checkpoint.save(tmp_path, snapshot(step), keep=2) for step in (1, 2)]
+    damage(places[0] / "model.safetensors")
+    with pytest.raises(DataError, match=r"00000001/model\.safetensors"):
+        checkpoint.averaged(places)
+
+
+def test_saved_weights_are_a_copy(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    before = checkpoint.weights_of(model)
+    with torch.no_grad():
+        model.weight.add_(1)
+    assert not torch.equal(before["weight"], model.weight)
+
+
+def test_the_optimisers_state_travels_by_name_and_replaces_what_was_there() -> None:
+    models = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    optimisers = [adam(model, OptimiserSettings()) for model in models]
+    models[0].weight.grad, models[0].bias.grad = torch.ones(2, 2), torch.ones(2)
+    optimisers[0].step()
+    flat = checkpoint.optimiser_state(models[0], optimisers[0])
+    assert set(flat) == {f"{name}/{key}" for name in ("weight", "bias") for key in ("step", "exp_avg", "exp_avg_sq")}
+    checkpoint.restore_optimiser(models[1], optimisers[1], flat)
+    assert same(checkpoint.optimiser_state(models[1], optimisers[1]), flat)
+    checkpoint.restore_optimiser(models[1], optimisers[1], {})
+    assert checkpoint.optimiser_state(models[1], optimisers[1]) == {}
+
+
+def test_the_random_state_comes_back() -> None:
+    with torch.random.fork_rng():
+        state = checkpoint.random_state()
+        first = torch.rand(3)
+        checkpoint.restore_random(state)
+        assert torch.equal(torch.rand(3), first)

@@ -1,0 +1,81 @@
+"""The loss against sums written out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.batch import IGNORED
+from regard.training.loss import smoothed_cross_entropy
+
+
+def by_hand(logits: list[float], label: int, smoothing: float) -> float:
+    """-Σ_k q(k)·log p(k), with q(k) = (1 - ε)·[k = label] + ε / V."""
+    if label == IGNORED:
+        return 0.0
+    total = math.log(sum(math.exp(value) for value in logits))
+    loss = 0.0
+    for token, value in enumerate(logits):
+        wanted = smoothing / len(logits) + (1 - smoothing if token == label else 0.0)
+        loss -= wanted * (value - total)
+    return loss
+
+
+@pytest.fixture
+def features_BTD() -> Tensor:
+    return torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
+
+
+LABELS = torch.tensor([[0, 1, 2, 3, 4], [5, 6, IGNORED, IGNORED, IGNORED], [IGNORED, 2, 2, IGNORED, 0]])
+OUTPUT_VD = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
+
+
+def project(features: Tensor) -> Tensor:
+    return features @ OUTPUT_VD.T
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_every_token_costs_what_the_formula_says(features_BTD: Tensor, smoothing: float) -> None:
+    losses = smoothed_cross_entropy(smoothing)(project, features_BTD, LABELS)
+    logits = project(features_BTD).tolist()
+    assert losses.shape == LABELS.shape
+    for row in range(3):
+        for place in range(5):
+            expected = by_hand(logits[row][place], int(LABELS[row, place]), smoothing)
+            assert losses[row, place].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_without_smoothing_it_is_the_negative_log_likelihood(features_BTD: Tensor) -> None:
+    losses = smoothed_cross_entropy(0.0)(project, features_BTD, LABELS)
+    log_probabilities = project(features_BTD).log_softmax(-1)
+    for row, place in (LABELS != IGNORED).nonzero().tolist():
+        assert torch.allclose(losses[row, place], -log_probabilities[row, place, LABELS[row, place]])
+
+
+def test_a_token_without_label_costs_nothing_and_teaches_nothing(features_BTD: Tensor) -> None:
+    features_BTD.requires_grad_()
+    losses = smoothed_cross_entropy(0.1)(project, features_BTD, LABELS)
+    assert (losses[LABELS == IGNORED] == 0).all()
+    losses.sum().backward()
+    assert features_BTD.grad is not None
+    assert (features_BTD.grad[LABELS == IGNORED] == 0).all()
+    assert (features_BTD.grad[LABELS != IGNORED].abs().sum(-1) > 0).all()
+
+
+def test_smoothing_has_its_minimum_at_the_smoothed_distribution() -> None:
+    wanted = torch.full((1, 1, 7), 0.1 / 7)
+    wanted[0, 0, 3] += 0.9
+    criterion, label = smoothed_cross_entropy(0.1), torch.tensor([[3]])
+    best = criterion(lambda x: x, wanted.log(), label).item()
+    for change in (-0.1, 0.1):
+        other = wanted.log()
+        other[0, 0, 3] += change
+        assert criterion(lambda x: x, other, label).item() > best
+
+
+def test_half_precision_logits_are_summed_in_full(features_BTD: Tensor) -> None:
+    losses = smoothed_cross_entropy(0.1)(lambda x: project(x).bfloat16(), features_BTD, LABELS)
+    assert losses.dtype == torch.float32

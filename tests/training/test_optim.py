@@ -1,0 +1,90 @@
+"""The learning rate of the paper, and that Adam really gets its settings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from regard.training.optim import OptimiserSettings, adam
+
+
+@given(st.integers(1, 10**6), st.integers(1, 20_000), st.sampled_from([64, 512, 1024]), st.floats(0.1, 10))
+def test_the_rate_is_the_formula(step: int, warmup: int, d_model: int, factor: float) -> None:
+    rate = OptimiserSettings(warmup=warmup, factor=factor).learning_rate(step, d_model)
+    expected = factor / math.sqrt(d_model) * min(1 / math.sqrt(step), step / warmup / math.sqrt(warmup))
+    assert rate == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_papers_rates() -> None:
+    base = OptimiserSettings()
+    # 512^-0.5 · 4000^-0.5 = 6.9877e-4 is the base model's highest rate, at the end of the warm-up.
+    assert base.learning_rate(4_000, 512) == pytest.approx(6.9877e-4, rel=1e-4)
+    assert base.learning_rate(1, 512) == pytest.approx(6.9877e-4 / 4_000, rel=1e-4)
+    assert base.learning_rate(16_000, 512) == pytest.approx(6.9877e-4 / 2, rel=1e-4)
+    assert base.learning_rate(4_000, 1_024) == pytest.approx(6.9877e-4 / math.sqrt(2), rel=1e-4)
+
+
+def test_it_rises_through_the_warm_up_and_falls_after() -> None:
+    settings = OptimiserSettings(warmup=100)
+    rates = [settings.learning_rate(step, 512) for step in range(1, 301)]
+    assert rates.index(max(rates)) == 99
+    assert all(low < high for low, high in zip(rates[:99], rates[1:100], strict=True))
+    assert all(high > low for high, low in zip(rates[99:], rates[100:], strict=False))
+
+
+def test_the_defaults_are_the_papers() -> None:
+    settings = OptimiserSettings()
+    assert (settings.beta1, settings.beta2, settings.epsilon, settings.warmup) == (0.9, 0.98, 1e-9, 4_000)
+
+
+def test_adam_uses_the_settings() -> None:
+    """Two steps by hand; each setting is far from its usual value, so that a forgotten one shows."""
+    model = nn.Linear(1, 1, bias=False)
+    start = model.weight.item()
+    optimiser = adam(model, OptimiserSettings(beta1=0.5, beta2=0.75, epsilon=0.1))
+    moment, square, expected = 0.0, 0.0, start
+    for step, gradient in enumerate((2.0, -1.0), start=1):
+        for group in optimiser.param_groups:
+            group["lr"] = 0.01
+        model.weight.grad = torch.tensor([[gradient]])
+        optimiser.step()
+        moment = 0.5 * moment + 0.5 * gradient
+        square = 0.75 * square + 0.25 * gradient**2
+        corrected = moment / (1 - 0.5**step), square / (1 - 0.75**step)
+        expected -= 0.01 * corrected[0] / (math.sqrt(corrected[1]) + 0.1)
+        assert model.weight.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_adam_is_given_every_parameter_and_no_rate_of_its_own() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))
+    optimiser = adam(model, OptimiserSettings())
+    (group,) = optimiser.param_groups
+    assert group["lr"] == 0.0
+    assert {id(weight) for weight in group["params"]} == {id(weight) for weight in model.parameters()}
+    assert group["weight_decay"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("warmup", 0, "at least 1 step"),
+        ("factor", 0.0, "positive and finite"),
+        ("factor", math.nan, "positive and finite"),
+        ("factor", math.inf, "positive and finite"),
+        ("clip", -1.0, "positive and finite"),
+        ("epsilon", -1e-9, "positive and finite"),
+        ("beta1", 1.0, "at least 0 and below 1"),
+        ("beta2", -0.1, "at least 0 and below 1"),
+        ("beta2", math.nan, "at least 0 and below 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(name: str, value: float, rule: str) -> None:
+    settings: dict[str, Any] = {name: value}
+    with pytest.raises(ValueError, match=f"`{name}` must be {rule}, but is {value}"):
+        OptimiserSettings(**settings)

@@ -1,0 +1,78 @@
+"""Attention taken while it happens: the right weights, under the right names, and no trace left behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.batching import collate
+from regard.layers.attention import Attention
+from regard.models.transformer import Transformer, TransformerSettings
+from regard.text.tokenizer import Tokenizer, TokenizerSettings
+from regard.viewing.capture import attention_maps, watching
+
+TOKENIZER = Tokenizer.learn(["one two three", "eins zwei drei"], TokenizerSettings(vocabulary=60))
+SETTINGS = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=32, heads=4, dropout=0.5)
+
+
+@pytest.fixture
+def model() -> Transformer:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Transformer(SETTINGS, TOKENIZER.size).eval()
+
+
+def test_every_attention_is_seen_by_its_name_and_sums_to_one(model: Transformer) -> None:
+    batch = collate([([4, 5, 6], [7, 8])], TOKENIZER.specials)
+    with watching(model) as seen, torch.inference_mode():
+        model(batch)
+    names = [name for name, module in model.named_modules() if isinstance(module, Attention)]
+    assert list(seen) == names
+    assert len(names) == 6
+    for weights in seen.values():
+        assert weights.shape[:2] == (1, 4)
+        assert torch.allclose(weights.sum(-1), torch.ones(()))
+
+
+def test_watching_changes_nothing_and_ends_with_the_block(model: Transformer) -> None:
+    batch = collate([([4, 5, 6], [7, 8])], TOKENIZER.specials)
+    with torch.inference_mode():
+        before = model(batch)
+        with watching(model):
+            during = model(batch)
+        assert torch.allclose(before, during, atol=1e-5)
+        assert torch.equal(model(batch), before)
+    with pytest.raises(RuntimeError, match="halfway"), watching(model):
+        raise RuntimeError("halfway")
+    assert all(module.watcher is None for module in model.modules() if isinstance(module, Attention))
+
+
+def test_maps_are_named_by_what_is_read_and_written(model: Transformer) -> None:
+    source, target = TOKENIZER.encode("one two"), TOKENIZER.encode("eins")
+    maps = attention_maps(model.train(), TOKENIZER, source, target)
+    read = (*TOKENIZER.labels(source), "<eos>")
+    written = (*TOKENIZER.labels(target), "<eos>")
+    fed = ("<bos>", *TOKENIZER.labels(target))
+    expected = {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)}
+    assert sorted((one.name, one.layer) for one in maps) == [
+        (name, layer) for name in ("cross", "decoder", "encoder") for layer in (0, 1)
+    ]
+    for one in maps:
+        assert (one.queries, one.keys) == expected[one.name]
+        assert one.weights.shape == (4, len(one.queries), len(one.keys))
+        assert np.allclose(one.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_the_decoder_does_not_look_ahead_and_dropout_is_off(model: Transformer) -> None:
+    source, target = TOKENIZER.encode("one two"), TOKENIZER.encode("eins zwei")
+    first, second = (attention_maps(model.train(), TOKENIZER, source, target) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        assert (one.weights == other.weights).all()
+        if one.name == "decoder":
+            assert (np.triu(one.weights, k=1) == 0).all()
+
+
+def test_an_empty_translation_can_be_looked_at(model: Transformer) -> None:
+    maps = attention_maps(model, TOKENIZER, TOKENIZER.encode("one"), [])
+    assert {one.queries for one in maps if one.name == "cross"} == {("<eos>",)}
