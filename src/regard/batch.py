@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.errors import UsageError
+
 PADDING_SEGMENT = 0
 IGNORED = -100  # a label that carries no loss, as torch's cross entropy counts it
 
@@ -57,6 +59,20 @@ class Places:
         if self.segments_BT is None:
             return torch.ones_like(self.positions_BT)
         return self.segments_BT
+
+    def check_one_sentence(self, where: str) -> None:
+        """Refuse rows that hold several sentences, for a model in which one would leak into the next."""
+        # Looking at values would stop an accelerator and break a compiled graph; there the batcher is trusted
+        # to respect `packs_sentences = False` of the model.
+        if self.segments_BT is None or self.segments_BT.device.type != "cpu" or torch.compiler.is_compiling():
+            return
+        several_B = (self.segments_BT > 1).any(dim=1)
+        if several_B.any():
+            row = int(several_B.nonzero()[0])
+            raise UsageError(
+                f"{where}: needs one sentence a row, but row {row} holds {int(self.segments_BT[row].max())}; "
+                "batch without packing"
+            )
 
     def select(self, rows: Tensor) -> Places:
         """The given rows, in the given order; a row may be named twice."""

@@ -14,7 +14,7 @@ from tests.contracts.zoo import ZOO, Entry
 
 VOCABULARY = 31
 
-# torch.compile leaves nn.RNN, nn.GRU and nn.LSTM over packed sequences to eager code, which breaks the graph.
+# torch.compile does not trace nn.RNN, nn.GRU and nn.LSTM, so no recurrent model is one graph.
 UNCOMPILED = {name for name in ZOO if name.startswith("recurrent")}
 COMPILED = sorted(ZOO.keys() - UNCOMPILED)
 

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.batch import PADDING_SEGMENT, Places
-from regard.errors import UsageError
 from regard.layers.attention import KeyValue, Watcher
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -43,14 +42,7 @@ def row_lengths(places: Places, where: str) -> Tensor | None:
     segments_BT = places.segments_BT
     if segments_BT is None:
         return None
-    # Reading a number back from an accelerator would stop it at every step; there the batcher is trusted
-    # to respect `packs_sentences = False` of the model.
-    if segments_BT.device.type == "cpu" and bool((segments_BT > 1).any()):
-        row = int((segments_BT > 1).any(dim=1).nonzero()[0])
-        raise UsageError(
-            f"{where}: a recurrent model needs one sentence a row, because its state would leak from one "
-            f"into the next, but row {row} holds {int(segments_BT[row].max())}; batch without packing"
-        )
+    places.check_one_sentence(where)
     # An empty row reads one token of padding: nothing will look at it, and no kernel likes nothing.
     return (segments_BT != PADDING_SEGMENT).sum(dim=1).clamp(min=1)
 

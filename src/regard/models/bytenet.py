@@ -170,7 +170,7 @@ class ByteNet(SequenceModel[ByteNetState]):
     def features(self, batch: Batch) -> Tensor:
         """What the output projection reads at every target position, [B, T, D]."""
         state = self.start(batch.source, batch.target.ids_BT.shape[0])
-        _check_one_sentence("target", batch.target.places)
+        batch.target.places.check_one_sentence("ByteNet, target")
         features_BTD, _ = self._decode(batch.target, state)
         return features_BTD
 
@@ -183,7 +183,7 @@ class ByteNet(SequenceModel[ByteNetState]):
         if source is None or source.ids_BT.shape[0] != rows:
             found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
             raise UsageError(f"model bytenet: the source must have {rows} rows, but is {found}; give one a target")
-        _check_one_sentence("source", source.places)
+        source.places.check_one_sentence("ByteNet, source")
         x_BUD, places = self._stretch(source)
         x_BUD = self.dropout(x_BUD)
         for block in self.encoder:
@@ -228,17 +228,6 @@ class ByteNet(SequenceModel[ByteNetState]):
 def _unfolded(length: Length, settings: ByteNetSettings) -> Length:
     """|t̂| = a·|s| + b, rounded up, in whole numbers: a width and the lengths inside it must round alike."""
     return (length * round(100 * settings.stretch) + 99) // 100 + settings.extra_columns
-
-
-def _check_one_sentence(side: str, places: Places) -> None:
-    # Looking at values would break a compiled graph; the batcher asks `packs_sentences` before it comes to that.
-    if places.segments_BT is None or torch.compiler.is_compiling():
-        return
-    if (places.segments_BT > 1).any():
-        raise UsageError(
-            f"model bytenet: a row of the {side} must be one sentence, but one has {places.segments_BT.max()}; "
-            "batch the sentences one a row (ByteNet.packs_sentences is False)"
-        )
 
 
 def _initialise(model: ByteNet) -> None:
