@@ -71,6 +71,14 @@ def test_half_a_character_is_named(model: Model) -> None:
         model.translate(["fine", "\udcff"])
 
 
+def test_scores_that_are_no_numbers_are_not_taken_for_an_empty_translation(words_model: Path) -> None:
+    broken = load(words_model)
+    with torch.no_grad():
+        next(broken.network.parameters()).fill_(torch.nan)
+    with pytest.raises(DataError, match="text 1: search must find a translation, but found none"):
+        broken.translate(["one"])
+
+
 def test_evaluate_scores_against_references(model: Model) -> None:
     scores = {score.name: score.value for score in model.evaluate(ENGLISH, [*GERMAN[:-1], "falsch"])}
     assert scores["exact match"] == pytest.approx(100 * 12 / 13)

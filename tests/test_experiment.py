@@ -143,7 +143,7 @@ def test_a_signal_during_the_last_step_comes_too_late(out: Path, monkeypatch: py
 
 def test_a_folder_in_use_is_refused_and_left_alone(unbroken: Path, tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()}
-    with pytest.raises(UsageError, match="must be new or empty, but is in use. Choose another --out, or go on with"):
+    with pytest.raises(UsageError, match=r"must be new or empty, but is in use\. Choose another --out, or go on with"):
         experiment.train(RECIPE, unbroken)
     assert {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()} == before
     (tmp_path / "file").write_text("mine")
@@ -191,7 +191,7 @@ def test_a_resume_that_cannot_be_leaves_the_folder_so_that_a_right_one_works(unb
     other_tokenizer = generated_recipe(["tokenizer.vocabulary=210"])
     with pytest.raises(UsageError, match="weights must fit the model of the recipe, but do not"):
         experiment.train(other_model, out, resume=True)
-    with pytest.raises(UsageError, match="must go on with its own tokenizer, .*vocabulary=200.*vocabulary=210"):
+    with pytest.raises(UsageError, match=r"must go on with its own tokenizer, .*vocabulary=200.*vocabulary=210"):
         experiment.train(other_tokenizer, out, resume=True)
     experiment.train(folder.read_recipe(out), out, resume=True)
     assert same_weights(unbroken, out)

@@ -152,7 +152,7 @@ def test_a_folder_that_proves_itself_but_makes_no_sense_is_named(
 
 
 def test_something_else_than_a_model_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="has no manifest.json. Is the path right"):
+    with pytest.raises(MissingError, match=r"has no manifest\.json\. Is the path right"):
         load_folder(tmp_path, CPU)
     (tmp_path / "file").write_text("")
     with pytest.raises(MissingError, match="file: must be a model folder, but is a file"):

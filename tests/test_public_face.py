@@ -45,7 +45,7 @@ def test_a_star_import_gives_all_of_them() -> None:
 
 def test_what_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'regard' has no attribute 'nothing'"):
-        _ = regard.nothing  # type: ignore[attr-defined]
+        _ = regard.nothing
 
 
 def test_the_errors_form_the_tree_of_their_docstring() -> None:

@@ -6,7 +6,6 @@ import io
 
 import pytest
 
-from regard import status
 from regard.status import CLEAR, PAUSE_ELSEWHERE, PAUSE_ON_TERMINAL, StatusLine, clock
 
 
@@ -19,7 +18,7 @@ class Terminal(io.StringIO):
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock, to be turned by hand."""
     now = [100.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("regard.status.time.monotonic", lambda: now[0])
     return now
 
 

@@ -14,8 +14,8 @@ from regard.cli import main
 from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
 
-ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split(" ")
-GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(" ")
+ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"]
 
 
 def write_lines(file: Path, lines: Sequence[str]) -> Path:

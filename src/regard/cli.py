@@ -195,6 +195,28 @@ def inspect(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to reproduce: table1.", show_default=False)],
+    lengths: Annotated[
+        str | None, typer.Option(help="Sequence lengths, as 64,128,256.", show_default="by device")
+    ] = None,
+    width: Annotated[int, typer.Option(help="The size of a token's vector.")] = 512,
+    out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("table1.svg"),
+) -> None:
+    """Compute and measure a table of the paper: table1 compares layer types by cost and by path length."""
+    if name != "table1":
+        raise UsageError(f"regard reproduce: NAME must be one of: table1; but is `{name}`. Choose one that exists.")
+    from regard.experiment import choose_device
+    from regard.files import write_file
+    from regard.reproduce import table1
+
+    found = table1.reproduce(choose_device("auto"), width, table1.read_lengths(lengths) if lengths else None)
+    print(found.to_text())
+    write_file(out, found.to_svg())
+    print(f"The curves are in {out}; open it in a browser.", file=sys.stderr)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of recipes, for editors that complete and check TOML."""
     from regard import settings
@@ -212,7 +234,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's language
     try:
         try:
-            app()
+            app(prog_name="regard")
         finally:
             sys.stdout.flush()  # here a reader who left can still be answered for
     except RegardError as error:

@@ -74,13 +74,13 @@ class _Run:
             for pairs in (corpus.train, corpus.valid)
         )
         self.valid = [valid[place] for place in range(valid.per_epoch)]
-        model = build(recipe.model, self.tokenizer.size).to(self.device)
-        if not model.reads_source:
+        self.model = build(recipe.model, self.tokenizer.size).to(self.device)
+        if not self.model.reads_source:
             raise UsageError(
                 f"model.kind: must be a model that reads a source, because the corpus has sentence pairs, but is "
                 f"`{recipe.model.kind}`, a language model. Choose a kind such as `transformer`."
             )
-        self.trainer = Trainer(model, train, recipe.training)
+        self.trainer = Trainer(self.model, train, recipe.training)
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
         folder.write_beginning(out, recipe, self.tokenizer)
@@ -89,7 +89,7 @@ class _Run:
             self.log.say(f"warning: {warning}")
         self.log.say(
             f"{len(corpus.train):,} training pairs, {len(corpus.valid):,} for validation; {self.tokenizer.size:,} "
-            f"subwords; {sum(weight.numel() for weight in model.parameters()):,} parameters on {self.device}"
+            f"subwords; {sum(weight.numel() for weight in self.model.parameters()):,} parameters on {self.device}"
         )
 
     def to_the_end(self) -> Outcome:
@@ -136,13 +136,13 @@ class _Run:
         specials = self.tokenizer.specials
         sources = [[*ids, specials.end] for ids in self.tokenizer.encode_all([pair.source for pair in pairs])]
         tokens = Tokens.padded(sources, specials.padding).to(self.device)
-        found = beam_search(self.trainer.model, tokens, specials, GREEDY)
+        found = beam_search(self.model, tokens, specials, GREEDY)
         return [self.tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
 
     def _finish(self, validation: Validation) -> Outcome:
         """Average the newest checkpoints and write the model."""
         newest = checkpoint.found(self.checkpoints)[-self.recipe.training.average :]
-        self.trainer.model.load_state_dict(checkpoint.averaged(newest))
+        self.model.load_state_dict(checkpoint.averaged(newest))
         averaged = self.trainer.validate(self.valid)
         self.log.say(
             f"average of the last {len(newest)} checkpoints: validation perplexity {averaged.perplexity:.3f} "
@@ -150,11 +150,11 @@ class _Run:
         )
         values = {"step": self.trainer.step, "checkpoints": len(newest), "nll": averaged.nll}
         self.log.event("average", values)
-        folder.write_end(self.out, checkpoint.weights_of(self.trainer.model), self._card(averaged))
+        folder.write_end(self.out, checkpoint.weights_of(self.model), self._card(averaged))
         return Outcome(self.trainer.step, None, averaged)
 
     def _card(self, validation: Validation) -> str:
-        parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
+        parameters = sum(weight.numel() for weight in self.model.parameters())
         return (
             f"# {self.recipe.name}\n\n"
             f"A {self.recipe.model.kind} of {parameters:,} parameters over {self.tokenizer.size:,} subwords, trained "

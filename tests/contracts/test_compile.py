@@ -43,7 +43,13 @@ def compiled_equals_eager(name: str, backend: str, device: str, tolerance: float
             torch.testing.assert_close(compiled(batch), model(batch), atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+# Tracing takes seconds a model; by default one of each family is enough to tell.
+OFTEN = {"transformer", "gpt", "convs2s", "bytenet", "wavenet"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in COMPILED]
+)
 def test_the_forward_pass_is_one_graph(name: str) -> None:
     compiled_equals_eager(name, "aot_eager", "cpu", tolerance=1e-5)
 
@@ -56,6 +62,7 @@ def test_compiled_code_agrees_on_cpu(name: str) -> None:
 
 @gpu
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # advice about speed; this is about equality
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_code_agrees_on_gpu(name: str) -> None:
     compiled_equals_eager(name, "inductor", "cuda", tolerance=1e-4)

@@ -26,8 +26,8 @@ OF_SEARCH: list[Contract] = [
 ]
 
 # Models times contracts is many tests; the profile, not the test, says how hard to look (tests/conftest.py).
-few = settings(max_examples=settings().max_examples // 4)
-fewer = settings(max_examples=settings().max_examples // 6)
+few = settings(max_examples=settings().max_examples // 5)
+fewer = settings(max_examples=settings().max_examples // 8)
 
 
 def entries(*flags: str) -> pytest.MarkDecorator:

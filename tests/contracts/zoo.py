@@ -11,6 +11,7 @@ import torch
 
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
+from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
@@ -45,7 +46,12 @@ def _transformer(settings: TransformerSettings) -> Entry:
     return Entry(lambda vocabulary: Transformer(settings, vocabulary))
 
 
+def _gpt(settings: GPTSettings) -> Entry:
+    return Entry(lambda vocabulary: GPT(settings, vocabulary), reads_source=False)
+
+
 TRANSFORMER = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2)
+GPT_2 = GPTSettings(layers=2, d_model=16, d_ff=24, heads=2, max_positions=32)
 WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats=2)
 BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
@@ -70,6 +76,8 @@ ZOO: dict[str, Entry] = {
     "transformer-relative": _transformer(replace(TRANSFORMER, positions="relative", reach=2, activation="swiglu")),
     "transformer-alibi": _transformer(replace(TRANSFORMER, positions="alibi", tie="embeddings")),
     "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=32, tie="target")),
+    "gpt": _gpt(GPT_2),
+    "gpt-rotary-window": _gpt(replace(GPT_2, norm="post", positions="rotary", window=2, tied=False)),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

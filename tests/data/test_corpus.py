@@ -58,9 +58,9 @@ def test_compressed_files_are_opened_as_they_are(ending: str, pack: Callable[[by
     whole = pack("".join(f"{line}\n" for line in ODD * 500).encode())
     file.write_bytes(whole)
     assert read_lines(file) == ODD * 500
-    # Cut short, damaged in the middle, and not compressed at all.
-    middle = len(whole) // 2
-    for broken in (whole[:-9], whole[:middle] + bytes(40) + whole[middle + 40 :], b"just text\n"):
+    # Cut short, damaged where the content begins and in the middle, and not compressed at all.
+    damaged = [whole[:place] + b"\xff" * 40 + whole[place + 40 :] for place in (12, len(whole) // 2)]
+    for broken in (whole[:-9], *damaged, b"just text\n"):
         file.write_bytes(broken)
         with pytest.raises(DataError, match=rf"a\.en\{ending}: must be readable to its end, but is not"):
             read_lines(file)
@@ -94,15 +94,20 @@ def test_missing_empty_and_folder_are_named(tmp_path: Path) -> None:
         read_lines(write(tmp_path / "empty.en", []))
     with pytest.raises(DataError, match="must be a file of text, but is a folder"):
         read_lines(tmp_path)
-    with pytest.raises(DataError, match="empty.en/deeper: must be a file that can be read"):
+    with pytest.raises(DataError, match=r"empty\.en/deeper: must be a file that can be read"):
         read_lines(tmp_path / "empty.en" / "deeper")
 
 
 def test_a_mistake_of_the_reader_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     file = write(tmp_path / "a.en", ["one", "two"])
-    with pytest.raises(BrokenPipeError), open_text(file) as stream:
-        for _ in lines_of(stream, "a.en"):
-            raise BrokenPipeError
+
+    def copy_to_nobody() -> None:
+        with open_text(file) as stream:
+            for _ in lines_of(stream, "a.en"):
+                raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        copy_to_nobody()
 
 
 def test_pairs_join_line_by_line(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from torch import Tensor
 
 from regard.batch import Batch, Specials, Tokens
 from regard.decoding.search import Hypothesis, Penalty, SearchSettings, beam_search
+from regard.errors import DataError
 from regard.models.interface import SequenceModel
+from regard.models.transformer import Transformer, TransformerSettings
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 START, END, A, B, C = 1, 2, 3, 4, 5
@@ -299,3 +301,16 @@ def test_scores_of_low_precision_are_added_in_full_and_left_as_they_were() -> No
     rounded_VV = before_VV.float().log_softmax(dim=-1)
     assert found.log_probability == pytest.approx((rounded_VV[START, B] + rounded_VV[B, END]).item(), rel=1e-6)
     assert torch.equal(model.scores_VV, before_VV)
+
+
+def test_scores_that_are_not_numbers_are_named() -> None:
+    model = Transformer(TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8, heads=2), 9).eval()
+    torch.nn.init.constant_(model.embedding.weight_VD, torch.nan)
+    with pytest.raises(DataError, match="row 0 got none"):
+        beam_search(model, Tokens.padded([[4, 5]], 0), Specials(0, 1, 2), SearchSettings())
+
+
+def test_no_sentences_give_no_results() -> None:
+    model = Transformer(TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8, heads=2), 9).eval()
+    nothing = Tokens.whole(torch.zeros(0, 3, dtype=torch.long))
+    assert beam_search(model, nothing, Specials(0, 1, 2), SearchSettings()) == []

@@ -62,7 +62,9 @@ def test_whole_rows_need_no_lengths() -> None:
 
 def test_two_sentences_in_a_row_are_refused() -> None:
     places = Places(torch.tensor([[0, 1, 0], [0, 1, 0]]), torch.tensor([[1, 1, 0], [1, 1, 2]]))
-    with pytest.raises(UsageError, match=r"the source: .* one sentence a row, but row 1 holds 2; batch without packing"):
+    with pytest.raises(
+        UsageError, match=r"the source: .* one sentence a row, but row 1 holds 2; batch without packing"
+    ):
         row_lengths(places, "the source")
 
 

@@ -126,6 +126,10 @@ def test_a_window_hides_what_is_far_from_one_layer() -> None:
     scores = [model(batch_of([[5, 5]], [[1, first, 4, 5, 6]]))[0] for first in (3, 6)]
     torch.testing.assert_close(scores[0][3:], scores[1][3:], rtol=0, atol=1e-6)
     assert not torch.allclose(scores[0][2], scores[1][2], atol=1e-3)
+    sources = [Tokens.whole(torch.tensor([[first, 4, 5, 6]])) for first in (3, 6)]
+    keys_BHKE = [model.start(source, rows=1).layers[0].source.keys_BHKE for source in sources]
+    torch.testing.assert_close(keys_BHKE[0][:, :, 2:], keys_BHKE[1][:, :, 2:], rtol=0, atol=1e-6)
+    assert not torch.allclose(keys_BHKE[0][:, :, 1], keys_BHKE[1][:, :, 1], atol=1e-3)
 
 
 def test_one_matrix_serves_source_target_and_softmax() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -34,8 +35,8 @@ def test_it_rises_through_the_warm_up_and_falls_after() -> None:
     settings = OptimiserSettings(warmup=100)
     rates = [settings.learning_rate(step, 512) for step in range(1, 301)]
     assert rates.index(max(rates)) == 99
-    assert all(low < high for low, high in zip(rates[:99], rates[1:100], strict=True))
-    assert all(high > low for high, low in zip(rates[99:], rates[100:], strict=False))
+    assert all(low < high for low, high in pairwise(rates[:100]))
+    assert all(high > low for high, low in pairwise(rates[99:]))
 
 
 def test_the_defaults_are_the_papers() -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from regard.batch import IGNORED, Specials
-from regard.data.batching import Batches, BatchSettings, Example
+from regard.data.batching import Batches, BatchSettings
+from regard.data.store import Example
 from regard.errors import DataError, UsageError
 from regard.models.build import build
 from regard.models.transformer import TransformerSettings
@@ -37,7 +38,7 @@ def own_randomness() -> Iterator[None]:
 
 def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: TransformerSettings = MODEL) -> Trainer:
     torch.manual_seed(seed)
-    batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, multiple=4), seed=3)
+    batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, shapes=4), seed=3)
     return Trainer(build(model, 20), batches, settings)
 
 
@@ -182,7 +183,7 @@ def test_a_loss_or_gradient_that_is_no_number_stops_before_any_weight_changes(sp
 
 def test_a_checkpoint_of_another_model_is_refused_in_a_sentence() -> None:
     run = trainer(model=replace(MODEL, encoder_layers=2))
-    with pytest.raises(UsageError, match="weights must fit the model of the recipe, but do not. Leave"):
+    with pytest.raises(UsageError, match=r"weights must fit the model of the recipe, but do not\. Leave"):
         run.restore(trainer().snapshot())
 
 

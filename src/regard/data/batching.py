@@ -1,77 +1,182 @@
 """Examples to batches, in an order that is a pure function of (seed, step).
 
-Sentences of similar length share a batch, so little is padded. Which lengths share a batch never changes;
-which sentences do, and the order of batches, is drawn anew for each epoch. Because every epoch has the same
-number of batches, batch number `step` is found without replaying the ones before it: a resumed run reads
-exactly what an unbroken one would have read.
+Which sentences can share a batch never changes (`regard.data.packing`): rows of one shape do. Which of them do, and the
+order of batches, is drawn anew for each epoch. Because every epoch has the same number of batches, batch number
+`step` is found without replaying the ones before it: a resumed run reads exactly what an unbroken one would
+have read. How many processes divide a batch among them changes nothing in it.
+
+Every batch of a kind of rows has the same shape, so that compiled code fits all of them. Where the rows do not come
+out even, some batches have an empty row at the end: padding without labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
-from regard.batch import IGNORED, Batch, Specials, Tokens
+from regard.batch import Batch, Specials
+from regard.data.collate import EMPTY, one_a_row, sentence_rows, text_rows
+from regard.data.packing import Lengths, Rows, bucketed, packed
+from regard.data.store import Example, TokenStore
+from regard.errors import DataError, UsageError
 
-Example = tuple[Sequence[int], Sequence[int]]
+__all__ = ["BatchSettings", "Batches", "Example", "Layout", "Shape", "collate", "shuffled"]
+
+Layout = Literal["buckets", "packed", "blocks"]
+FIRST_TOKEN = 2**32 - 1  # sets these random numbers apart from those that order rows and batches
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How large a batch is. The paper's has about 25,000 source and 25,000 target tokens."""
+    """How large a batch is and how its rows are filled. The paper's has about 25,000 source and 25,000 target tokens.
+
+    `buckets` puts one sentence into a row; rows of about the same lengths share a batch. `packed` fills rows with
+    several whole sentences. `blocks` cuts running text into rows, for language models.
+    """
 
     tokens: int = 25_000
-    multiple: int = 8
+    layout: Layout = "buckets"
+    row: int = 128
+    """How long a row is, for `packed` and `blocks`."""
+    shapes: int = 128
+    """How many different shapes there may be, for `buckets`; with more of them, less is padded."""
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "multiple"):
+        for name in ("tokens", "row", "shapes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        if self.layout != "buckets" and self.tokens < self.row:
+            raise ValueError(f"`tokens` must be at least `row` ({self.row}), but is {self.tokens}")
+
+
+class Shape(NamedTuple):
+    """The shape of a batch: rows, and tokens of a row on each side; `source` is 0 for language models."""
+
+    rows: int
+    source: int
+    target: int
+
+
+class _Kind(NamedTuple):
+    """The rows of one kind, and the batches they make in an epoch."""
+
+    rows: int
+    batches: int
+    shape: Shape
+
+    @classmethod
+    def of(cls, rows: int, lengths: Lengths, tokens: int) -> _Kind:
+        most = max(1, tokens // max(lengths))
+        batches = -(-rows // most)
+        # Spread evenly: batches of a kind differ by at most one row, and that one is left empty.
+        return cls(rows, batches, Shape(-(-rows // batches), *lengths))
 
 
 class Batches:
-    """All batches of all epochs; `batches[step]` is one of them, for any step."""
+    """All batches of all epochs; `batches[step]` is one of them, for any step from 0 on."""
 
-    def __init__(self, examples: Sequence[Example], specials: Specials, settings: BatchSettings, seed: int) -> None:
-        self._examples, self._specials, self._seed = examples, specials, seed
-        self._buckets = _buckets(examples, settings)
-        self.per_epoch = sum(-(-len(members) // rows) for members, rows in self._buckets)
+    def __init__(
+        self, examples: Sequence[Example] | TokenStore, specials: Specials, settings: BatchSettings, seed: int
+    ) -> None:
+        store = examples if isinstance(examples, TokenStore) else TokenStore.of_pairs(examples, specials.end)
+        if not len(store):
+            raise DataError("examples: there must be at least one to make batches of, but there is none. Give more.")
+        self._store, self._specials, self._settings, self._seed = store, specials, settings, seed
+        self._rows = _sentence_rows_of(store, settings)
+        if self._rows:
+            kinds = [_Kind.of(len(rows), rows.shape, settings.tokens) for rows in self._rows]
+        else:
+            kinds = [_Kind.of(-(-len(store.target.ids) // settings.row), Lengths(0, settings.row), settings.tokens)]
+        self._kinds = kinds
         self._plan = lru_cache(maxsize=2)(self._plan_of_epoch)
+        self.per_epoch = sum(kind.batches for kind in kinds)
+        self.shapes = [kind.shape for kind in kinds]
+        slots = sum(kind.batches * kind.shape.rows * (kind.shape.source + kind.shape.target) for kind in kinds)
+        self.padding_share = 1 - store.tokens / slots
 
     def __getitem__(self, step: int) -> Batch:
+        return self.share(step, 0, 1)
+
+    def share(self, step: int, rank: int, ranks: int) -> Batch:
+        """The rows of batch `step` that process `rank` of `ranks` reads.
+
+        All processes get as many rows; laid end to end their shares are the batch, followed by empty rows where it
+        cannot be divided. A share may be all empty, so divide a loss by the labels of all processes, not by its own.
+        """
+        if step < 0 or not 0 <= rank < ranks:
+            raise UsageError(
+                f"batch {step}, process {rank} of {ranks}: steps and processes must count from 0, and a process must "
+                "be below the number of them. Correct the numbers."
+            )
         epoch, place = divmod(step, self.per_epoch)
-        return collate([self._examples[number] for number in self._plan(epoch)[place]], self._specials)
+        kind, numbers = self._plan(epoch)(place)
+        each = -(-self._kinds[kind].shape.rows // ranks)
+        mine = np.full(each, EMPTY)
+        part = numbers[rank * each : (rank + 1) * each]
+        mine[: len(part)] = part
+        if self._rows:
+            return sentence_rows(self._store, self._specials, self._rows[kind], mine)
+        return text_rows(self._store, self._specials, self._settings.row, mine, self._first_token(epoch))
 
-    def _plan_of_epoch(self, epoch: int) -> list[list[int]]:
-        """The example numbers of each batch of an epoch."""
-        random = np.random.default_rng([self._seed, epoch])
-        plan = []
-        for members, rows in self._buckets:
-            order = random.permutation(members).tolist()
-            plan += [order[first : first + rows] for first in range(0, len(order), rows)]
-        return [plan[place] for place in random.permutation(len(plan))]
+    def summary(self) -> str:
+        """How many batches and shapes there are, and how much of them is padding."""
+        shapes = "1 shape" if len(self.shapes) == 1 else f"{len(self.shapes)} shapes"
+        return f"{self.per_epoch:,} batches an epoch, {shapes}, {100 * self.padding_share:.1f} % padding"
+
+    def _plan_of_epoch(self, epoch: int) -> Callable[[int], tuple[int, NDArray[np.int64]]]:
+        """For one epoch: from a place in it to the kind of the batch there, and the numbers of its rows."""
+        order = shuffled(self.per_epoch, self._seed, epoch, 0)
+        rows = [shuffled(kind.rows, self._seed, epoch, place) for place, kind in enumerate(self._kinds, start=1)]
+        # The batches of the first kind come first, then those of the second, …
+        ends = np.cumsum([kind.batches for kind in self._kinds])
+
+        def find(place: int) -> tuple[int, NDArray[np.int64]]:
+            kind = int(np.searchsorted(ends, order[place], side="right"))
+            batches = self._kinds[kind].batches
+            first = ends[kind] - batches
+            return kind, rows[kind][order[place] - first :: batches]
+
+        return find
+
+    def _first_token(self, epoch: int) -> int:
+        """Where the first row of running text begins: elsewhere in each epoch, so that contexts differ."""
+        if epoch == 0:
+            return 0
+        return int(np.random.PCG64([self._seed, epoch, FIRST_TOKEN]).random_raw()) % len(self._store.target.ids)
 
 
-def _buckets(examples: Sequence[Example], settings: BatchSettings) -> list[tuple[list[int], int]]:
-    """Example numbers by rounded length of the longer side, each with the rows a batch of it may have."""
-    by_length: dict[int, list[int]] = {}
-    for number, (source, target) in enumerate(examples):
-        longer = max(len(source), len(target)) + 1
-        by_length.setdefault(-(-longer // settings.multiple), []).append(number)
-    return [
-        (members, max(1, settings.tokens // (blocks * settings.multiple)))
-        for blocks, members in sorted(by_length.items())
-    ]
+def shuffled(count: int, *key: int) -> NDArray[np.int64]:
+    """The numbers below `count` in an order that follows from `key` alone.
+
+    NumPy promises that the raw numbers of a generator never change, which it does not promise of its shuffling: a
+    run may go on with another version.
+    """
+    return np.argsort(np.random.PCG64(key).random_raw(count), kind="stable")
+
+
+def _sentence_rows_of(store: TokenStore, settings: BatchSettings) -> list[Rows]:
+    """The rows of whole sentences, by shape; none where rows are cut from running text."""
+    source = None if store.source is None else store.source.lengths
+    match settings.layout:
+        case "buckets":
+            return bucketed(source, store.target.lengths, settings.tokens, settings.shapes)
+        case "packed":
+            return packed(source, store.target.lengths, settings.row)
+        case "blocks":
+            if source is not None:
+                raise UsageError(
+                    "batch.layout: `blocks` is for running text, but the corpus has pairs of source and target. "
+                    "Use `packed` or `buckets`."
+                )
+            return []
 
 
 def collate(examples: Sequence[Example], specials: Specials) -> Batch:
     """One sentence a row. The decoder reads <start> y and must answer y <end>."""
-    source = Tokens.padded([[*source, specials.end] for source, _ in examples], specials.padding)
-    target = Tokens.padded([[specials.start, *target] for _, target in examples], specials.padding)
-    answers = Tokens.padded([[*target, specials.end] for _, target in examples], specials.padding)
-    labels_BT = torch.where(answers.places.segments_or_ones() == 0, IGNORED, answers.ids_BT)
-    return Batch(source, target, labels_BT)
+    store = TokenStore.of_pairs(examples, specials.end)
+    return sentence_rows(store, specials, one_a_row(store), np.arange(len(store)))

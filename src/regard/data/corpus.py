@@ -1,178 +1,419 @@
-"""Parallel corpora: files of sentence pairs, one sentence a line, read exactly.
+"""Corpora: from files, or generated, to the pairs of training, validation and test.
 
-A line ends at "\\n" and nowhere else: U+2028, form feeds and the like belong to the text. Files must be UTF-8;
-`.gz`, `.bz2` and `.xz` are opened as they are.
+    corpus = open_corpus(recipe.data)
+    for pair in corpus.train(): ...       streamed: read, filtered, and passed on
+    corpus.valid(), corpus.test()         from files of their own, or held out while `train` streamed by
+    print(corpus.report().to_text())      what was read, dropped and found odd
+
+What a file may look like is said in `regard.data.formats`, and what is dropped in `regard.data.filters`.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import hashlib
-import lzma
+import math
 import re
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from regard.data.filters import ADVICE, NO_FILTERS, Filters, HeldAtEnd, HeldBySource, HoldOut, Kept, Sieve
+from regard.data.formats import (
+    BLOCK,
+    STDIN,
+    Block,
+    Format,
+    Repairs,
+    find_files,
+    find_partners,
+    first_suspicious_line,
+    format_by_name,
+    json_blocks,
+    lines_of,
+    open_text,
+    partner_blocks,
+    read_lines,
+    table_blocks,
+    text_blocks,
+)
 from regard.data.generated import Generated, Pair, Splits, generate
-from regard.errors import DataError, MissingError
+from regard.data.report import CorpusCounts, DataReport, Others, Survey, make_report
+from regard.errors import DataError, UsageError
 
-HELD_OUT_SHARE = 0.02
-HELD_OUT_MOST = 1_000
-NEIGHBOURHOOD = 500
+__all__ = [
+    "Corpus", "CorpusSettings", "Files", "LanguagePair", "Mixture", "Origin", "Text", "copies", "first_suspicious_line",
+    "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs", "target_tag", "target_tags",
+]  # fmt: skip
+
+RULES = 1  # to be raised when the same files and settings come to give other pairs
+LANGUAGE = re.compile("[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+
+Blocks = Callable[[Repairs], Iterator[Block]]
+Languages = tuple[str | None, str | None]
+
+
+# ---- settings
 
 
 @dataclass(frozen=True)
 class Files:
-    """A corpus in files: line n of `target` translates line n of `source`.
+    """A corpus in files: line n of `target` translates line n of `source`, or one file holds both.
 
-    Without a validation pair of its own, some training sentences are held out, chosen by their source text.
+    A place is a file, a folder, a pattern with `*`, or `-` for the standard input. Without a validation pair of its
+    own, some training sentences are held out, chosen by their source text.
     """
 
     source: str
-    target: str
+    target: str | None = None
     kind: Literal["files"] = "files"
     valid_source: str | None = None
     valid_target: str | None = None
     test_source: str | None = None
     test_target: str | None = None
+    format: Format | None = None
+    columns: tuple[int, int] = (1, 2)
+    keys: tuple[str, str] = ("source", "target")
+    source_language: str | None = None
+    target_language: str | None = None
+    filters: Filters = Filters()
 
     def __post_init__(self) -> None:
-        for split in ("valid", "test"):
-            sides = [getattr(self, f"{split}_source"), getattr(self, f"{split}_target")]
-            if sides.count(None) == 1:
-                raise ValueError(f"`{split}_source` and `{split}_target` must be given together, but one is missing")
+        for split in ("", "valid_", "test_"):
+            source, target = getattr(self, f"{split}source"), getattr(self, f"{split}target")
+            if (source is None) != (target is None) and not (source and self.format_of(source)):
+                raise ValueError(
+                    f"`{split}source` and `{split}target` must be given together, but one is missing; a file that "
+                    "holds both sides is named *.tsv or *.jsonl, or `format` says which it is"
+                )
+        if self.source == self.target == STDIN:
+            raise ValueError(f"`source` and `target` must not both be `{STDIN}`; use one file with both sides")
+        if min(self.columns) < 1:
+            raise ValueError(f"`columns` must be counted from 1, but are {list(self.columns)}")
+        for name in ("source_language", "target_language"):
+            _check_language(name, getattr(self, name))
+
+    def format_of(self, place: str) -> Format | None:
+        """How a file holds both sides; None where nothing says."""
+        return self.format or format_by_name(place)
 
 
-CorpusSettings = Generated | Files
+@dataclass(frozen=True)
+class Mixture:
+    """Several corpora, of one pair of languages or of many, each with its share of every epoch.
+
+    A corpus of n pairs has a share in proportion to its weight times n^(1/temperature): at 1 by size, at a large
+    temperature alike. The shares come about by repetition; every pair occurs at least once.
+    """
+
+    corpora: tuple[Files, ...]
+    kind: Literal["mixture"] = "mixture"
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
+    tag_target: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.corpora:
+            raise ValueError("`corpora` must hold at least one corpus, but is empty; add [[data.corpora]]")
+        if not 1 <= self.temperature < math.inf:
+            raise ValueError(f"`temperature` must be at least 1, but is {self.temperature}")
+        if self.weights and (len(self.weights) != len(self.corpora) or not all(0 < w < math.inf for w in self.weights)):
+            raise ValueError(
+                f"`weights` must be {len(self.corpora)} numbers above 0, one a corpus, but are {list(self.weights)}"
+            )
+        for number, corpus in enumerate(self.corpora):
+            if STDIN in (corpus.source, corpus.target):
+                raise ValueError(f"`corpora[{number}]` must be in files, which can be read again, but is `{STDIN}`")
+            if self.tag_target and corpus.target_language is None:
+                raise ValueError(f"`corpora[{number}].target_language` must be set for `tag_target`, but is missing")
+
+
+@dataclass(frozen=True)
+class Text:
+    """Plain text for a language model, line by line; a place is as for `files`. Only damaged lines are dropped.
+
+    Without validation text of its own, the last lines are held out.
+    """
+
+    text: str
+    kind: Literal["text"] = "text"
+    valid: str | None = None
+    test: str | None = None
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_language("language", self.language)
+
+
+CorpusSettings = Generated | Files | Mixture | Text
+
+
+def _check_language(name: str, language: str | None) -> None:
+    if language is not None and not LANGUAGE.fullmatch(language):
+        raise ValueError(f"`{name}` must be a code such as `de` or `zh-Hans`, but is `{language}`")
+
+
+# ---- pairs
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagePair(Pair):
+    """A pair that says its languages, for models that know several."""
+
+    source_language: str | None = None
+    target_language: str | None = None
+
+
+def target_tag(language: str) -> str:
+    """The special token that asks for a translation into a language. Text never becomes it: encoding adds its id."""
+    return f"<2{language}>"
+
+
+def target_tags(settings: CorpusSettings) -> list[str]:
+    """The special tokens that a vocabulary for this corpus needs, in the order of its corpora."""
+    if not isinstance(settings, Mixture) or not settings.tag_target:
+        return []
+    return list(dict.fromkeys(target_tag(corpus.target_language or "") for corpus in settings.corpora))
+
+
+def copies(sizes: Sequence[int], temperature: float, weights: Sequence[float]) -> list[float]:
+    """How often each corpus has to occur in an epoch for shares of weight · size^(1/temperature); at least once."""
+    rates = [weight * size ** (1 / temperature - 1) for weight, size in zip(weights, sizes, strict=True)]
+    return [rate / min(rates) for rate in rates]
+
+
+# ---- reading
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One corpus to be read; `others` are its validation and test pairs, where it brings them."""
+
+    name: str
+    places: tuple[str, ...]
+    blocks: Blocks
+    others: Mapping[str, Blocks]
+    filters: Filters = NO_FILTERS
+    languages: Languages = (None, None)
+    form: str = ""
+
+    def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
+        """What the filters keep, block by block."""
+        for block in self.blocks(repairs):
+            yield sieve.sift(block)
+        if not sieve.kept:
+            reasons = {reason: found.count for reason, found in sieve.dropped.items() if found.count}
+            raise DataError(
+                f"{self.name}: there must be pairs left to train on, but all {sieve.read:,} were dropped: "
+                f"{', '.join(f'{count:,} as `{reason}`' for reason, count in reasons.items())}. "
+                f"{ADVICE[max(reasons, key=lambda reason: reasons[reason])]}"
+            )
+
+    def pairs(self, texts: Block | Kept) -> list[Pair]:
+        """Texts as pairs."""
+        if self.languages == (None, None):
+            return list(map(Pair, texts.sources, texts.targets))
+        return [LanguagePair(*pair, *self.languages) for pair in zip(texts.sources, texts.targets, strict=True)]
+
+    def again(self, times: float, held_out: HoldOut | None) -> Iterator[Pair]:
+        """The training pairs once more, and again; of the last time only a part, which is the same on every run."""
+        for done in range(math.ceil(times)):
+            for kept in self.read(Sieve(self.filters, self.languages), Repairs()):
+                wanted = kept.pair_keys.astype(np.float64) < min(times - done, 1.0) * 2**64
+                if held_out is not None:
+                    wanted &= ~held_out.holds(kept.source_keys)
+                yield from compress(self.pairs(kept), wanted.tolist())
+
+
+class Origin(NamedTuple):
+    """What decides the training pairs: the files, and how they are read."""
+
+    files: tuple[Path, ...]
+    reading: str
+
+
+class Corpus:
+    """A corpus to be streamed, as often as its files can be read; see `open_corpus`."""
+
+    def __init__(
+        self,
+        parts: Sequence[_Part],
+        hold_out: Callable[[], HoldOut],
+        temperature: float = 1.0,
+        weights: Sequence[float] = (),
+    ) -> None:
+        self._parts, self._hold_out = parts, hold_out
+        self._temperature, self._weights = temperature, weights or [1.0] * len(parts)
+        self._other_repairs = Repairs()
+        self._others: dict[str, list[Pair]] = {}
+        self._held: list[Pair] = []
+        self._report: DataReport | None = None
+
+    def train(self) -> Iterator[Pair]:
+        """The training pairs, streamed: what is dropped or held out is left out."""
+        held_out = None if self._brings("valid") else self._hold_out()
+        given = {split: self._other(split) for split in ("valid", "test")}
+        survey, repairs, passed = Survey(_texts(given)), Repairs(), 0
+        sieves = [Sieve(part.filters, part.languages) for part in self._parts]
+        for part, sieve in zip(self._parts, sieves, strict=True):
+            for kept in part.read(sieve, repairs):
+                survey.see(kept)
+                pairs = part.pairs(kept)
+                for pair in pairs if held_out is None else held_out.pass_on(pairs, kept.source_keys):
+                    passed += 1
+                    yield pair
+        if held_out is not None:
+            late, self._held = held_out.finish()
+            passed += len(late)
+            yield from late
+            self._check_held_out(passed)
+        repeats = copies([sieve.kept for sieve in sieves], self._temperature, self._weights)
+        for part, times in zip(self._parts, repeats, strict=True):
+            for pair in part.again(times - 1, held_out):
+                passed += 1
+                yield pair
+        counts = [
+            CorpusCounts(part.name, sieve.read, sieve.kept, sieve.dropped, part.languages, times)
+            for part, sieve, times in zip(self._parts, sieves, repeats, strict=True)
+        ]
+        filters = self._parts[0].filters if len(self._parts) == 1 else Filters()
+        splits = _texts(given if held_out is None else {**given, "valid": self._held})
+        others = Others(splits, held_out is not None, filters, self._other_repairs)
+        self._report = make_report(counts, survey, passed, repairs, others)
+
+    def valid(self) -> list[Pair]:
+        """The pairs to validate on: given, or held out of training; then training is read through if need be."""
+        if self._brings("valid"):
+            return self._other("valid")
+        self.report()
+        return self._held
+
+    def test(self) -> list[Pair]:
+        """The pairs to test on, if there are any."""
+        return self._other("test")
+
+    def report(self) -> DataReport:
+        """What was read, dropped and found odd; training is read through if need be."""
+        if self._report is None:
+            deque(self.train(), maxlen=0)
+        assert self._report is not None
+        return self._report
+
+    def origin(self) -> Origin:
+        """What decides the training pairs, for whoever keeps something made from them."""
+        files = [Path(file) for part in self._parts for place in part.places for file in find_files(place)]
+        how = [f"{part.form} {part.filters} {part.languages}" for part in self._parts]
+        held_out = "given" if self._brings("valid") else "held out"
+        return Origin(tuple(files), f"{RULES} {how} {self._temperature} {list(self._weights)} valid {held_out}")
+
+    def _brings(self, split: str) -> bool:
+        return any(split in part.others for part in self._parts)
+
+    def _other(self, split: str) -> list[Pair]:
+        """The pairs of a split that has places of its own, as they are: scores must not depend on filters."""
+        if split not in self._others:
+            bringers = [part for part in self._parts if split in part.others]
+            self._others[split] = [
+                pair for part in bringers for block in part.others[split](self._other_repairs)
+                for pair in part.pairs(block)
+            ]  # fmt: skip
+        return self._others[split]
+
+    def _check_held_out(self, train: int) -> None:
+        if not train or not self._held:
+            raise DataError(
+                f"{self._parts[0].name}: there must be enough different sentences to hold some out for validation, but "
+                f"there are only {train + len(self._held)} pairs. Give validation files, such as `data.valid_source` "
+                "and `data.valid_target`."
+            )
+
+
+def _texts(splits: Mapping[str, Sequence[Pair]]) -> dict[str, list[tuple[str, str]]]:
+    """The texts of the splits that have any."""
+    return {split: [(pair.source, pair.target) for pair in pairs] for split, pairs in splits.items() if pairs}
+
+
+# ---- opening
+
+
+def open_corpus(settings: CorpusSettings) -> Corpus:
+    """A corpus, of which nothing has been read yet."""
+    match settings:
+        case Files():
+            return Corpus([_files(settings)], HeldBySource)
+        case Mixture():
+            return Corpus(list(map(_files, settings.corpora)), HeldBySource, settings.temperature, settings.weights)
+        case Text():
+            return Corpus([_text(settings)], HeldAtEnd)
+        case Generated():
+            return Corpus([_generated(settings)], HeldBySource)
 
 
 def load_corpus(settings: CorpusSettings) -> Splits:
-    """Generate or read the corpus."""
+    """All pairs of a corpus at once."""
     if isinstance(settings, Generated):
         return generate(settings)
-    train = read_pairs(Path(settings.source), Path(settings.target))
-    test: list[Pair] = []
-    if settings.test_source is not None and settings.test_target is not None:
-        test = read_pairs(Path(settings.test_source), Path(settings.test_target))
-    if settings.valid_source is not None and settings.valid_target is not None:
-        return Splits(train, read_pairs(Path(settings.valid_source), Path(settings.valid_target)), test)
-    train, valid = _hold_out(train)
-    if not train or not valid:
-        raise DataError(
-            f"{settings.source}: there must be enough different sentences to hold some out for validation, "
-            f"but there are only {len(train) + len(valid)} pairs. Give `data.valid_source` and `data.valid_target`."
-        )
-    return Splits(train, valid, test)
-
-
-def read_lines(file: Path) -> list[str]:
-    """The lines of a text file, without their line ends."""
-    with open_text(file) as stream:
-        lines = list(lines_of(stream, str(file)))
-    if not lines:
-        raise DataError(f"{file}: must hold at least one line of text, but is empty.")
-    return lines
-
-
-def lines_of(stream: BinaryIO, place: str) -> Iterator[str]:
-    """The lines of an open stream, one at a time; `place` is named in errors."""
-    for number, line in enumerate(_raw_lines(stream, place), start=1):
-        try:
-            yield line.removesuffix(b"\n").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{place}, line {number:,}: must be UTF-8, but byte {error.start + 1:,} of the line is "
-                f"0x{line[error.start]:02x} ({error.reason}). Convert the file, for example with iconv."
-            ) from error
-
-
-def _raw_lines(stream: BinaryIO, place: str) -> Iterator[bytes]:
-    try:
-        yield from stream
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(
-            f"{place}: must be readable to its end, but is not ({error}). "
-            "Is it whole, and does its ending fit its form?"
-        ) from error
-
-
-def open_text(file: Path) -> BinaryIO:
-    """A text file opened for reading as bytes, decompressed if its name says so."""
-    openers: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    try:
-        stream: BinaryIO = openers.get(file.suffix, open)(file, "rb")
-    except FileNotFoundError as error:
-        raise MissingError(f"{file}: there is no such file. Check the path; it is relative to {Path.cwd()}.") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{file}: must be a file of text, but is a folder. Name the file inside it.") from error
-    except OSError as error:
-        raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
-    return stream
+    if isinstance(settings, Text):
+        raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
+    corpus = open_corpus(settings)
+    return Splits(list(corpus.train()), corpus.valid(), corpus.test())
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """The sentence pairs of two files of equal length."""
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
-        line = first_suspicious_line(sources, targets)
-        longer = source if len(sources) > len(targets) else target
-        raise DataError(
-            f"{source} and {target}: both sides must have the same number of lines, but have {len(sources):,} and "
-            f"{len(targets):,}. By their form the lines fit each other up to line {line - 1:,}; look at line "
-            f"{line:,} of {longer}."
-        )
-    return [Pair(*pair) for pair in zip(sources, targets, strict=True)]
+    """The sentence pairs of two files of equal length, as they are."""
+    blocks = partner_blocks(str(source), str(target), Repairs())
+    return [pair for block in blocks for pair in map(Pair, block.sources, block.targets)]
 
 
-def first_suspicious_line(sources: list[str], targets: list[str]) -> int:
-    """Where the longer side most likely has a line too many, counted from 1.
+def _files(settings: Files) -> _Part:
+    def blocks(source: str, target: str | None, repairs: Repairs) -> Iterator[Block]:
+        if target is not None:
+            for one, other in find_partners(source, target):
+                yield from partner_blocks(one, other, repairs)
+            return
+        for file in find_files(source):
+            if settings.format_of(file) == "jsonl":
+                yield from json_blocks(file, settings.keys, repairs)
+            else:
+                yield from table_blocks(file, settings.columns, repairs)
 
-    The length of lines, which is quick to compare, finds the neighbourhood; there a closer look is taken.
-    """
-    longer, shorter = (sources, targets) if len(sources) > len(targets) else (targets, sources)
-    extra = len(longer) - len(shorter)
-    about = _best_break(longer, shorter, lambda line: (len(line),))
-    low, high = max(0, about - NEIGHBOURHOOD), about + NEIGHBOURHOOD
-    return low + _best_break(longer[low : high + extra], shorter[low:high], _traits) + 1
-
-
-def _best_break(longer: list[str], shorter: list[str], traits: Callable[[str], tuple[int, ...]]) -> int:
-    """How many lines match before the longer side has a line too many.
-
-    If d lines were inserted at one place k, then lines before k match as they are and lines after k match when
-    shifted by d. Translations have similar traits, so the best k is the one with the smallest misfit.
-    """
-    extra, lines = len(longer) - len(shorter), len(shorter)
-    if not lines:
-        return 0
-    long, short = (np.log1p([traits(line) for line in side]) for side in (longer, shorter))
-    usual = np.median(long[:lines] - short, axis=0)
-    straight = np.abs(long[:lines] - short - usual).sum(axis=1)
-    shifted = np.abs(long[extra:] - short - usual).sum(axis=1)
-    misfit = np.concatenate([[0.0], straight.cumsum()]) + np.concatenate([shifted[::-1].cumsum()[::-1], [0.0]])
-    return int(misfit.argmin())
+    sides = {
+        "valid": (settings.valid_source, settings.valid_target),
+        "test": (settings.test_source, settings.test_target),
+    }
+    others = {split: partial(blocks, source, target) for split, (source, target) in sides.items() if source is not None}
+    places = tuple(place for place in (settings.source, settings.target) if place is not None)
+    languages = settings.source_language, settings.target_language
+    form = f"{settings.format} {settings.columns} {settings.keys}"
+    train = partial(blocks, settings.source, settings.target)
+    return _Part(" + ".join(places), places, train, others, settings.filters, languages, form)
 
 
-def _traits(line: str) -> tuple[int, ...]:
-    """What a translation has about as much of: characters, words, digits, marks and capitals."""
-    digits, marks = len(re.findall(r"\d", line)), len(re.findall(r"[^\w\s]", line))
-    return len(line), line.count(" "), digits, marks, sum(map(str.isupper, line))
+def _text(settings: Text) -> _Part:
+    def blocks(place: str, repairs: Repairs) -> Iterator[Block]:
+        return (block for file in find_files(place) for block in text_blocks(file, repairs))
+
+    places = {"valid": settings.valid, "test": settings.test}
+    others = {split: partial(blocks, place) for split, place in places.items() if place is not None}
+    filters, languages = replace(NO_FILTERS, drop_damaged=True), (None, settings.language)
+    return _Part(settings.text, (settings.text,), partial(blocks, settings.text), others, filters, languages)
 
 
-def _hold_out(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Split by the source text, so that no source sentence stands on both sides."""
-    share = min(HELD_OUT_SHARE, HELD_OUT_MOST / max(len(pairs), 1))
-    # Small corpora need a larger share, or nothing would be left to validate on.
-    border = max(share, min(0.5, 20 / max(len(pairs), 1))) * 2**32
-    train: list[Pair] = []
-    valid: list[Pair] = []
-    for pair in pairs:
-        number = int.from_bytes(hashlib.sha256(pair.source.encode("utf-8", "surrogatepass")).digest()[:4])
-        (valid if number < border else train).append(pair)
-    return train, valid
+def _generated(settings: Generated) -> _Part:
+    # Written once, and only if something of it is read.
+    splits = cache(partial(generate, settings))
+
+    def blocks(split: str, repairs: Repairs) -> Iterator[Block]:
+        pairs: list[Pair] = getattr(splits(), split)
+        for first in range(0, len(pairs), BLOCK):
+            some = pairs[first : first + BLOCK]
+            yield Block(split, first + 1, [pair.source for pair in some], [pair.target for pair in some])
+
+    others = {split: partial(blocks, split) for split in ("valid", "test")}
+    languages = settings.source, settings.target
+    name = f"generated {settings.source} → {settings.target}"
+    return _Part(name, (), partial(blocks, "train"), others, languages=languages, form=str(settings))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
+from regard.errors import DataError
 from regard.models.interface import SequenceModel
 
 Penalty = Literal["gnmt", "length", "none"]
@@ -118,6 +119,8 @@ def beam_search(
     s / divisor(limit).
     """
     device, sentences = source.ids_BT.device, source.ids_BT.shape[0]
+    if not sentences:
+        return []
     real_BS = source.places.segments_or_ones() != PADDING_SEGMENT
     limits_B = real_BS.sum(dim=1) + settings.extra_length + 1
     longest = int(limits_B.max())
@@ -155,6 +158,11 @@ def beam_search(
         last = token_BN[stay].reshape(-1, 1)
         which_B, limits_B, pool = which_B[stay], limits_B[stay], pool.select(stay)
         scores_BN, written_BNL = scores_BN[stay], written_BNL[stay]
+    if not all(results):
+        raise DataError(
+            f"search: a model must give every sentence a next token, but row {results.index([])} got none: its scores "
+            "are not numbers. The weights are damaged, or training diverged; go back to an earlier checkpoint."
+        )
     return results
 
 

@@ -50,5 +50,5 @@ class Embedding(nn.Module):
         """[B, T] ids → [B, T, D]."""
         x_BTD = self.table(tokens.ids_BT) * self.scale
         if self.positions is not None:
-            x_BTD = x_BTD + self.positions(tokens.places.positions_BT)
+            x_BTD = x_BTD + self.positions(tokens.places.positions_BT).to(x_BTD.dtype)
         return self.dropout(x_BTD)

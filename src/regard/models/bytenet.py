@@ -21,7 +21,7 @@ the encoder made at column t (dynamic unfolding, 3.2):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -150,7 +150,7 @@ class ByteNet(SequenceModel[ByteNetState]):
     stretched apart.
     """
 
-    packs_sentences: ClassVar[bool] = False
+    packs_sentences = False
 
     def __init__(self, settings: ByteNetSettings, vocabulary: int) -> None:
         super().__init__()

@@ -172,7 +172,8 @@ class ConvolutionBody(Body):
         self.layers = nn.ModuleList(
             convs2s.EncoderLayer(d_model, d_model, settings.kernel, settings.dropout) for _ in range(settings.layers)
         )
-        # The spread of ConvS2S, section 3.5: what goes through a layer keeps its variance.
+        # The spread of ConvS2S, section 3.5: small vectors go through a layer with their variance kept.
+        nn.init.normal_(self.embedding.weight, std=0.1)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=math.sqrt(4 * (1 - settings.dropout) / module.in_features))

@@ -29,7 +29,20 @@ Criterion = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]
 instead of its result, a criterion may work through a large vocabulary piece by piece."""
 
 
-class SequenceModel(nn.Module, ABC, Generic[StateT]):
+class Learner(nn.Module, ABC):
+    """What training asks of a model, whatever it is trained for."""
+
+    width: int
+    """The size of one feature vector, D."""
+    packs_sentences: bool = True
+    """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
+
+    @abstractmethod
+    def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
+        """The training loss of every answer, [B, T]."""
+
+
+class SequenceModel(Learner, Generic[StateT]):
     """A model that gives the next token's scores, all positions at once or step by step.
 
     Training calls `forward`. Decoding calls `start` once and `step` for each token. A model writes one
@@ -38,12 +51,8 @@ class SequenceModel(nn.Module, ABC, Generic[StateT]):
 
     vocabulary: int
     """How many tokens there are."""
-    width: int
-    """The size of one feature vector, D."""
     reads_source: ClassVar[bool] = True
     """Whether it reads a source before it writes; a language model does not."""
-    packs_sentences: ClassVar[bool] = True
-    """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
 
     @abstractmethod
     def features(self, batch: Batch) -> Tensor:

@@ -9,7 +9,7 @@ Shapes: B rows, T tokens, D model, C labels, N answers of a row: 1 of a classifi
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +21,7 @@ from regard.errors import UsageError
 from regard.layers.attention import Watcher
 from regard.layers.recurrent import readable
 from regard.models.encoder import BodySettings, RecurrentBodySettings, TransformerBodySettings, build_body
-from regard.models.interface import Criterion
+from regard.models.interface import Criterion, Learner
 
 PoolingKind = Literal["mean", "first", "last", "attention"]
 
@@ -57,33 +57,40 @@ class ClassifierSettings:
             )
 
 
-class LabelModel(nn.Module, ABC):
-    """A model that reads a text and labels it, as a whole or token by token.
+class LabelModel(Learner):
+    """A body and an output projection: reads texts and labels them, as a whole or token by token.
 
-    A training batch has the text as its `target`, no `source`, and in `labels_BT` one label for each answer, [B, N].
+    A training batch has the text as its `target`, no `source`, and in `labels_BT` a label for each answer, [B, N].
     """
 
-    labels: int
-    """How many labels there are, C."""
-    width: int
-    """The size of one feature vector, D."""
-    packs_sentences: bool
-    """Whether a row may hold several texts."""
+    def __init__(self, body: BodySettings, vocabulary: int, labels: int) -> None:
+        super().__init__()
+        if labels < 2:
+            raise UsageError(
+                f"{type(self).__name__}: there must be at least 2 labels to choose between, but there are {labels}; "
+                "give examples of each label"
+            )
+        self.vocabulary, self.labels = vocabulary, labels
+        self.body = build_body(body, vocabulary)
+        self.width = self.body.width
+        self.dropout = nn.Dropout(body.dropout)
+        self.output = _linear(self.width, labels)
 
     @abstractmethod
     def features(self, text: Tokens) -> Tensor:
         """What the output projection reads, [B, N, D]."""
 
-    @abstractmethod
     def logits(self, features_BND: Tensor) -> Tensor:
         """The output projection: features → unnormalised scores of the labels, [B, N, C]."""
+        return self.output(features_BND)
 
+    # A text is enough here: whoever wants to know its labels cannot give a batch that has them.
     def forward(self, text: Tokens) -> Tensor:
         """The scores of the labels, [B, N, C]."""
         return self.logits(self.features(text))
 
     def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
-        """The training loss of every label, [B, N]."""
+        """The training loss of every answer, [B, N]; the trainer asks for it as it asks a `SequenceModel`."""
         name = type(self).__name__
         if batch.source is not None:
             raise UsageError(
@@ -103,42 +110,27 @@ class Tagger(LabelModel):
     """A label for each token: N = T."""
 
     def __init__(self, settings: TaggerSettings, vocabulary: int, labels: int) -> None:
-        super().__init__()
-        self.settings, self.labels = settings, labels
-        self.body = build_body(settings.body, vocabulary)
-        self.width, self.packs_sentences = self.body.width, self.body.packs_sentences
-        self.dropout = nn.Dropout(settings.body.dropout)
-        self.output = _output(self.width, labels)
+        super().__init__(settings.body, vocabulary, labels)
+        self.settings, self.packs_sentences = settings, self.body.packs_sentences
 
     def features(self, text: Tokens) -> Tensor:
         """Each token's vector, [B, T, D]."""
         return self.dropout(self.body(text))
 
-    def logits(self, features_BND: Tensor) -> Tensor:
-        """W·x + b, [B, T, C]."""
-        return self.output(features_BND)
-
 
 class Classifier(LabelModel):
-    """One label for a text, one text a row: N = 1."""
+    """One label for a text: N = 1."""
 
     def __init__(self, settings: ClassifierSettings, vocabulary: int, labels: int) -> None:
-        super().__init__()
-        self.settings, self.labels, self.packs_sentences = settings, labels, False
-        self.body = build_body(settings.body, vocabulary)
-        self.width = self.body.width
+        super().__init__(settings.body, vocabulary, labels)
+        # Whatever the body could do: a row has one answer, so it must be one text.
+        self.settings, self.packs_sentences = settings, False
         self.pooling = Pooling(settings.pooling, self.width)
-        self.dropout = nn.Dropout(settings.body.dropout)
-        self.output = _output(self.width, labels)
 
     def features(self, text: Tokens) -> Tensor:
         """The text's vector, [B, 1, D]."""
-        _check_one_text(text.places)
+        text.places.check_one_sentence("Classifier")
         return self.dropout(self.pooling(self.body(text), text.places))
-
-    def logits(self, features_BND: Tensor) -> Tensor:
-        """W·x + b, [B, 1, C]."""
-        return self.output(features_BND)
 
 
 class Pooling(nn.Module):
@@ -154,7 +146,7 @@ class Pooling(nn.Module):
         self.kind = kind
         self.score: nn.Module | None = None
         if kind == "attention":
-            self.score = nn.Sequential(_output(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1, bias=False))
+            self.score = nn.Sequential(_linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1, bias=False))
         self.watcher: Watcher | None = None
 
     def forward(self, x_BTD: Tensor, places: Places) -> Tensor:
@@ -172,24 +164,14 @@ class Pooling(nn.Module):
         lengths_B1 = real_BT.sum(dim=1, keepdim=True)
         if self.kind == "mean":
             return real_BT / lengths_B1
+        # Padding stands on the right of a row, so the last real token is where its length says.
         place_B1 = torch.zeros_like(lengths_B1) if self.kind == "first" else lengths_B1 - 1
         return torch.arange(x_BTD.shape[1], device=x_BTD.device) == place_B1
 
 
-def _check_one_text(places: Places) -> None:
-    # Reading a number back would stop an accelerator at every step, and break a compiled graph.
-    if places.segments_BT is None or places.segments_BT.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    texts = int(places.segments_BT.max())
-    if texts > 1:
-        raise UsageError(
-            f"Classifier: a row must be one text, which gets one label, but one has {texts}; batch without packing"
-        )
-
-
-def _output(d_model: int, labels: int) -> nn.Linear:
+def _linear(inputs: int, outputs: int) -> nn.Linear:
     """A Glorot-uniform matrix and no bias to begin with."""
-    linear = nn.Linear(d_model, labels)
+    linear = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -220,7 +220,7 @@ class _Decoded:
 class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
     """A recurrent encoder and decoder over one embedding for source and target."""
 
-    packs_sentences: ClassVar[bool] = False
+    packs_sentences = False
     baseline: Tensor
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int) -> None:

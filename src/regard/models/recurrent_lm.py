@@ -57,7 +57,7 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
     """Recurrent layers over an embedding, and a softmax over what comes next. Every row starts from zero."""
 
     reads_source: ClassVar[bool] = False
-    packs_sentences: ClassVar[bool] = False
+    packs_sentences = False
 
     def __init__(self, settings: RecurrentLMSettings, vocabulary: int) -> None:
         super().__init__()

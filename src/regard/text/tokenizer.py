@@ -1,80 +1,75 @@
-"""Subwords: text to token ids and back, with one vocabulary for both languages.
+"""Text to token ids and back.
 
-Byte-pair encoding (Sennrich et al. 2016) on the `tokenizers` library; one `tokenizer.json` a model.
+A tokenizer is a vocabulary and the rules that cut text into it, on the `tokenizers` library; one `tokenizer.json` a
+model. What is learned and how stands in `learning.py`, GPT-2's published vocabulary in `gpt2.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders
 
 from regard.batch import Specials
 from regard.errors import DataError, MissingError
+from regard.text import gpt2, learning
+from regard.text.dropout import MergeDropout
+from regard.text.gpt2 import END_OF_TEXT, GPT2Files
+from regard.text.learning import END, PADDING, SPACE, START, UNKNOWN, TokenizerSettings
+from regard.text.survey import not_unicode
 
-PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
-OPENING = "<"  # how each of these begins
-SPACE = "▁"
+__all__ = ["END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Tokenizer", "TokenizerSettings"]
 
-
-@dataclass(frozen=True)
-class TokenizerSettings:
-    """How text becomes tokens.
-
-    `bpe` learns subwords of characters and marks spaces with ▁; a character it never saw becomes <unk>.
-    `bytes` learns subwords of bytes, as GPT-2 does: any text comes back exactly.
-    """
-
-    kind: Literal["bpe", "bytes"] = "bpe"
-    vocabulary: int = 8_000
-    split_digits: bool = True
-
-    def __post_init__(self) -> None:
-        smallest = 4 if self.kind == "bpe" else 260
-        if self.vocabulary < smallest:
-            raise ValueError(
-                f"`vocabulary` must be at least {smallest} for kind `{self.kind}`, but is {self.vocabulary}"
-            )
+CHUNK = 8_192  # texts encoded at a time: the library keeps much more of each than its ids
 
 
 class Tokenizer:
-    """A vocabulary and the rules that cut text into it."""
+    """A vocabulary and the rules that cut text into it.
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+    `source` is the tokenizer of what is translated from: this one, unless each language has its own.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, source: Tokenizer | None = None) -> None:
         # What a user writes is text, even if it reads "<eos>": only Regard places special tokens.
         inner.encode_special_tokens = True
         self._inner = inner
-        self.specials = Specials(*(self._id(token) for token in (PADDING, START, END)))
+        self.specials = _specials(inner)
+        self.unknown: int | None = None if inner.model.unk_token is None else inner.token_to_id(inner.model.unk_token)
+        """The id of what the vocabulary does not cover; None where it covers everything, as bytes do."""
+        self.source: Tokenizer = source or self
+        if self.source.specials != self.specials:
+            raise DataError(
+                f"tokenizer: source and target must have the same special tokens, but have {self.source.specials} and "
+                f"{self.specials}. Were they written by Regard?"
+            )
 
     @classmethod
-    def learn(cls, lines: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
-        """Learn a vocabulary from `lines` (both languages together make a shared one)."""
-        inner = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN if settings.kind == "bpe" else None))
-        if settings.kind == "bpe":
-            # No subword reaches across "<": text full of "<eos>" must not teach merges that spell a special token.
-            cuts = [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Split(OPENING, "isolated")]
-            inner.pre_tokenizer = pre_tokenizers.Sequence(cuts)
-            inner.decoder = decoders.Metaspace(SPACE)
-            alphabet: list[str] = []
-        else:
-            inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            inner.decoder = decoders.ByteLevel()
-            alphabet = pre_tokenizers.ByteLevel.alphabet()
-        if settings.split_digits:
-            digits = pre_tokenizers.Digits(individual_digits=True)
-            inner.pre_tokenizer = pre_tokenizers.Sequence([inner.pre_tokenizer, digits])
-        trainer = trainers.BpeTrainer(
-            vocab_size=settings.vocabulary,
-            special_tokens=[PADDING, START, END, UNKNOWN],
-            initial_alphabet=alphabet,
-            show_progress=False,
-        )
-        inner.train_from_iterator(lines, trainer)
-        return cls(inner)
+    def learn(cls, lines: Iterable[str], settings: TokenizerSettings | GPT2Files) -> Tokenizer:
+        """Learn a vocabulary from `lines`, which are read twice; a published one needs none."""
+        if isinstance(settings, GPT2Files):
+            return cls.from_gpt2(Path(settings.encoder), Path(settings.merges))
+        return cls(learning.learn(lines, settings))
+
+    @classmethod
+    def learn_pair(
+        cls, sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings | GPT2Files
+    ) -> Tokenizer:
+        """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false."""
+        if isinstance(settings, TokenizerSettings) and not settings.shared:
+            return cls(learning.learn(targets, settings), cls.learn(sources, settings))
+        return cls.learn(_Both(sources, targets), settings)
+
+    @classmethod
+    def from_gpt2(cls, encoder: Path, merges: Path) -> Tokenizer:
+        """GPT-2's published vocabulary, from `encoder.json` and `vocab.bpe`, gzipped or not.
+
+        <|endoftext|> starts, ends and pads. That is safe: padding is known by its place (segment 0), not by its id.
+        """
+        return cls(gpt2.read(encoder, merges))
 
     @classmethod
     def load(cls, file: Path) -> Tokenizer:
@@ -82,19 +77,24 @@ class Tokenizer:
         if not file.is_file():
             raise MissingError(f"{file}: a model folder must hold its tokenizer, but this file is not there.")
         try:
-            return cls(tokenizers.Tokenizer.from_file(str(file)))
+            content = file.read_text(encoding="utf-8")
+            tree = json.loads(content)
+            if "target" not in tree:
+                return cls(tokenizers.Tokenizer.from_str(content))
+            target, source = (tokenizers.Tokenizer.from_str(json.dumps(tree[side])) for side in ("target", "source"))
+            return cls(target, cls(source))
+        except DataError:
+            raise
         except Exception as error:  # the library raises nothing narrower
             raise DataError(f"{file}: must be a tokenizer Regard wrote, but cannot be read ({error}).") from error
 
-    def _id(self, token: str) -> int:
-        found = self._inner.token_to_id(token)
-        if found is None:
-            raise DataError(f"tokenizer: must have the token {token}, but has not. Was it written by Regard?")
-        return found
-
     def to_json(self) -> str:
-        """The content of `tokenizer.json`."""
-        return self._inner.to_str(pretty=True)
+        """The content of `tokenizer.json`: what the library writes, or two such objects, `source` and `target`."""
+        own = self._inner.to_str(pretty=True)
+        if self.source is self:
+            return own
+        sides = {"source": json.loads(self.source.to_json()), "target": json.loads(own)}
+        return json.dumps(sides, indent=2, ensure_ascii=False)
 
     @property
     def size(self) -> int:
@@ -107,13 +107,22 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of many texts, on all cores."""
+        found: list[list[int]] = []
         try:
-            return [list(found.ids) for found in self._inner.encode_batch(texts, add_special_tokens=False)]
+            for first in range(0, len(texts), CHUNK):
+                chunk = self._inner.encode_batch_fast(texts[first : first + CHUNK], add_special_tokens=False)
+                found.extend(encoding.ids for encoding in chunk)
         except TypeError as error:
-            raise _not_unicode(texts) or error from error
+            raise not_unicode(texts, "text") or error from error
+        return found
+
+    def with_dropout(self, rate: float, seed: int) -> MergeDropout:
+        """The same vocabulary, but merges are left out with this chance: for training, never for use."""
+        source = None if self.source is self else self.source.with_dropout(rate, seed)
+        return MergeDropout(self._inner, self.specials, rate, seed, source)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Token ids back to text. Padding, start and end are left out; an unknown character stays visible."""
+        """Token ids back to text. Padding, start and end are left out; what is unknown stays visible as <unk>."""
         unseen = (self.specials.padding, self.specials.start, self.specials.end)
         return self._inner.decode([token for token in ids if token not in unseen], skip_special_tokens=False)
 
@@ -124,14 +133,21 @@ class Tokenizer:
         return tuple(self._inner.decode([token], skip_special_tokens=False).replace(" ", SPACE) for token in ids)
 
 
-def _not_unicode(texts: Sequence[str]) -> DataError | None:
-    """What to say of the first text with half a character in it, as Python makes of stray bytes in an argument."""
-    for number, text in enumerate(texts, start=1):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            return DataError(
-                f"text {number}: must be Unicode, but character {error.start + 1} is the lone surrogate "
-                f"U+{ord(text[error.start]):04X}. Was the text decoded from bytes that are not UTF-8? Convert it first."
-            )
-    return None
+class _Both:
+    """Two languages one after the other, as often as asked for."""
+
+    def __init__(self, sources: Iterable[str], targets: Iterable[str]) -> None:
+        self._sides = sources, targets
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._sides)
+
+
+def _specials(inner: tokenizers.Tokenizer) -> Specials:
+    special = {token.content: number for number, token in inner.get_added_tokens_decoder().items() if token.special}
+    if END_OF_TEXT in special and PADDING not in special:
+        return Specials(special[END_OF_TEXT], special[END_OF_TEXT], special[END_OF_TEXT])
+    for token in (PADDING, START, END):
+        if token not in special:
+            raise DataError(f"tokenizer: must have the token {token}, but has not. Was it written by Regard?")
+    return Specials(special[PADDING], special[START], special[END])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch
 from regard.data.batching import Batches
 from regard.errors import DataError, UsageError
-from regard.models.interface import SequenceModel
+from regard.models.interface import Learner
 from regard.training import checkpoint
 from regard.training.checkpoint import Snapshot
 from regard.training.loss import smoothed_cross_entropy
@@ -73,7 +72,7 @@ class Validation:
 class Trainer:
     """A model, its optimiser and its batches, and the step they have reached."""
 
-    def __init__(self, model: SequenceModel[Any], batches: Batches, settings: TrainingSettings) -> None:
+    def __init__(self, model: Learner, batches: Batches, settings: TrainingSettings) -> None:
         self.model, self.batches, self.settings = model, batches, settings
         self.optimiser = adam(model, settings.optimiser)
         self.step = 0

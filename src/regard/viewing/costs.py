@@ -3,12 +3,13 @@
 Shapes: B rows, T tokens.
 
 The model's own training step and decoding step run on torch's `meta` device, where tensors have shapes but no
-numbers. Matrix products are counted as they pass by, and so is what autograd keeps for the way back. Nothing here
-knows one kind of model from another.
+numbers. Matrix products are counted as they pass by, and memory as tensors come and go. Nothing here knows one kind
+of model from another.
 
     FLOPs         two for each multiply-add of a matrix product; softmax, norms and activations are left out
-    training      weights + gradients + Adam's two moments (each as large as the weights) + activations
-    activations   what autograd keeps between forward and backward, each piece of memory counted once
+    activations   what is alive between forward and backward
+    training      weights + Adam's two moments, each as large + the most that is alive at once in a step: somewhere on
+                  the way back, most activations, some gradients, and what is just being computed
     decoding      weights + beams · cache, the cache being the state of one sentence after its last token
 
 Attention counts as one fused kernel, which forms its weights twice: once forward, once more backward. A recurrent layer
@@ -17,6 +18,7 @@ counts as torch's plain steps; the kernels of GPUs keep somewhat other things fo
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -25,8 +27,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.batch import Batch, Tokens
@@ -62,6 +65,7 @@ class Memory:
     moments: int
     activations: int
     training: int
+    """The most at once: at no moment is all of the above alive."""
     cache: int
     """The state of one beam."""
     decoding: int
@@ -88,7 +92,7 @@ def count(model: SequenceModel[Any], length: int, tokens: int, beams: int) -> tu
     """The costs of a model on the meta device: rows of `length` tokens on each side, `tokens` of them in a batch."""
     rows = max(1, tokens // length)
     source = _tokens(1, length) if reads_source(model) else None
-    training, activations = _train(model, rows, length)
+    training, activations, most = _train(model, rows, length)
     with torch.no_grad(), _counting() as start:
         state = model.eval().start(source, 1)
     with torch.no_grad():
@@ -101,7 +105,7 @@ def count(model: SequenceModel[Any], length: int, tokens: int, beams: int) -> tu
     return (
         Flops(None if source is None else length, length, training // (rows * length), start(), step()),
         Memory(
-            rows, beams, weights, weights, 2 * weights, activations, 4 * weights + activations,
+            rows, beams, weights, weights, 2 * weights, activations, 3 * weights + most,
             cache, weights + beams * cache,
         ),
     )  # fmt: skip
@@ -119,45 +123,75 @@ def tensors_of(state: object) -> Iterator[Tensor]:
             yield from tensors_of(getattr(state, field.name))
 
 
-def _train(model: SequenceModel[Any], rows: int, length: int) -> tuple[int, int]:
-    """FLOPs of one training step, and bytes of what autograd keeps in it."""
+def _train(model: SequenceModel[Any], rows: int, length: int) -> tuple[int, int, int]:
+    """One training step: its FLOPs, the bytes of what is kept between forward and backward, and the most at once."""
     tokens = _tokens(rows, length)
     batch = Batch(tokens if reads_source(model) else None, tokens, tokens.ids_BT)
-    kept: dict[int, Any] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        # Holding on to the storage keeps its address from being given to another one.
-        kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
-        return tensor
-
-    with _counting() as flops:
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
+    with _Alive() as alive, _counting() as flops:
+        loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
+        activations = alive.now
         loss.backward()
     model.zero_grad(set_to_none=True)
-    for weight in model.parameters():
-        kept.pop(weight.untyped_storage()._cdata, None)
-    return flops(), sum(storage.nbytes() for storage in kept.values())
+    return flops(), activations, alive.most
 
 
 @contextmanager
 def _counting() -> Iterator[Callable[[], int]]:
     """Count the FLOPs inside the block; what it gives tells them afterwards."""
-    with FlopCounterMode(display=False) as counter, _FusedAttention():
+    with FlopCounterMode(display=False) as counter, _Fused():
         yield counter.get_total_flops
 
 
-class _FusedAttention(TorchFunctionMode):
-    """On the meta device torch takes attention apart and keeps its weights; real devices fuse it, so this does."""
+class _Alive(TorchDispatchMode):
+    """How many bytes the tensors made inside the block take: now, and at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.most = 0, 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # What an operation reads and nobody made here, such as the weights, was there before.
+        self._note((args, kwargs), made_here=False)
+        made = func(*args, **(kwargs or {}))
+        self._note(made, made_here=True)
+        return made
+
+    def _note(self, values: object, made_here: bool) -> None:
+        for tensor in tree_leaves(values):
+            if isinstance(tensor, Tensor) and (storage := tensor.untyped_storage())._cdata not in self._known:
+                size = storage.nbytes() if made_here else 0
+                self._known.add(storage._cdata)
+                self.now += size
+                self.most = max(self.most, self.now)
+                weakref.finalize(storage, self._forget, storage._cdata, size)
+
+    def _forget(self, address: int, size: int) -> None:
+        self._known.discard(address)
+        self.now -= size
+
+
+class _Fused(TorchFunctionMode):
+    """On the meta device torch takes attention and dropout apart and keeps more; GPUs do each in one kernel."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        return _fused(*args, **kwargs) if func is F.scaled_dot_product_attention else func(*args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            return _fused_attention(*args, **kwargs)
+        if func is F.dropout:
+            return _fused_dropout(*args, **kwargs)
+        return func(*args, **kwargs)
 
 
-def _fused(
+def _fused_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return torch.native_dropout(x, p, training)[0] if training and p else x
+
+
+def _fused_attention(
     query_BHQE: Tensor,
     key_BHKE: Tensor,
     value_BHKE: Tensor,

@@ -56,11 +56,11 @@ def matrix_table(anatomy: Anatomy) -> str:
     rows.append(("total", "", str(len(anatomy.matrices)), f"{anatomy.parameters:,}"))
     # As wide as it needs to be: names cut off to fit a narrow window would be no names.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        f"{row[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    )
+    lines = []
+    for name, *numbers in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([f"{name:<{widths[0]}}", *cells]))
+    return "\n".join(lines)
 
 
 def _flops(flops: Flops) -> str:
@@ -76,12 +76,13 @@ def _flops(flops: Flops) -> str:
 
 
 def _memory(memory: Memory) -> str:
+    weights = f"weights {_short(memory.weights)}B"
     return (
         "memory, with the same lengths\n"
-        f"  training  {_short(memory.training)}B for a batch of {memory.rows:,} rows: weights {_short(memory.weights)}B, "
-        f"gradients {_short(memory.gradients)}B,\n"
-        f"            Adam's moments {_short(memory.moments)}B, activations {_short(memory.activations)}B\n"
-        f"  decoding  {_short(memory.decoding)}B with {memory.beams} beams: weights {_short(memory.weights)}B, "
+        f"  training  {_short(memory.training)}B at most, for a batch of {memory.rows:,} rows: {weights}, "
+        f"Adam's moments {_short(memory.moments)}B,\n"
+        f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them\n"
+        f"  decoding  {_short(memory.decoding)}B with {memory.beams} beams: {weights}, "
         f"cache {_short(memory.cache)}B a beam"
     )
 

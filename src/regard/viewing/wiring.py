@@ -87,28 +87,27 @@ def _listening(model: nn.Module) -> Iterator[list[str]]:
 
 
 def _boxes(model: nn.Module, called: list[str]) -> list[Box]:
+    """The parts among the modules that were called, layer by layer."""
     modules = dict(model.named_modules())
-    boxes: list[tuple[tuple[str, str], Box]] = []
-    owed: list[str] = []  # pre-norm: the sum comes after the sub-layer that follows the norm
+    boxes: list[tuple[tuple[str, str], list[Part]]] = []
+    owes_sum = False  # pre-norm: the sum comes after all of the sub-layer that follows the norm
     for name in called:
         part = _describe(name.split("."), modules[name])
         if part is None or name == "output" or _inside_another(name, modules):
             continue
-        around = modules[name.rpartition(".")[0]] if "." in name else None
-        parts = [part]
-        if isinstance(around, Residual) and not around.pre:
-            parts = [Part("add, norm")]
-        elif isinstance(around, Residual):
-            owed.append(name)
-        elif owed:
-            owed.clear()
-            parts.append(Part("add"))
-        layer = _layer_of(name.split("."))
-        if boxes and boxes[-1][0] == layer:
-            boxes[-1] = layer, Box((*boxes[-1][1].parts, *parts))
-        else:
-            boxes.append((layer, Box(tuple(parts))))
-    return _merged([box for _, box in boxes])
+        layer, around = _layer_of(name.split(".")), modules[name.rpartition(".")[0]]
+        if owes_sum and (isinstance(around, Residual) or boxes[-1][0] != layer):
+            boxes[-1][1].append(Part("add"))
+            owes_sum = False
+        if not boxes or boxes[-1][0] != layer:
+            boxes.append((layer, []))
+        if isinstance(around, Residual):
+            owes_sum = around.pre
+            part = part if around.pre else Part("add, norm")
+        boxes[-1][1].append(part)
+    if owes_sum:
+        boxes[-1][1].append(Part("add"))
+    return _merged([Box(tuple(parts)) for _, parts in boxes])
 
 
 def _layer_of(path: list[str]) -> tuple[str, str]:

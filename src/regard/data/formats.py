@@ -1,0 +1,416 @@
+"""Files of text: what a line is, and where the two sides of a pair stand.
+
+A line ends at "\\n" and nowhere else: U+2028, form feeds and the like belong to the text. Files must be UTF-8. Two
+things are taken away, and counted: a byte order mark at the start of a file, and the "\\r" of a line end "\\r\\n".
+
+Two files        line n of one is the partner of line n of the other
+`.tsv`           columns apart by tabs; quotes and backslashes mean nothing
+`.jsonl`         one JSON object a line; `translation.de` reaches into objects in objects
+`.gz .bz2 .xz`   decompressed while reading, and so is `.zst` where the package zstandard is installed
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
+
+import numpy as np
+
+from regard.errors import DataError, MissingError, UsageError
+
+STDIN = "-"
+BYTE_ORDER_MARK = "\ufeff"
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+JSON_LINES = (".jsonl", ".ndjson")
+CHUNK = 2**20
+LONGEST_LINE = 2**26
+BLOCK = 10_000
+NEIGHBOURHOOD = 500
+
+Format = Literal["tsv", "jsonl"]
+
+
+@dataclass
+class Repairs:
+    """What was taken away while reading."""
+
+    byte_order_marks: list[str] = field(default_factory=list)
+    """The files that began with one."""
+    carriage_returns: dict[str, int] = field(default_factory=dict)
+    """For each file the lines that ended in "\\r\\n"."""
+
+
+class Block(NamedTuple):
+    """Some pairs that follow each other in one file, or in two that belong together."""
+
+    file: str
+    first: int
+    """The number of its first line, counted from 1."""
+    sources: list[str]
+    targets: list[str]
+
+
+# ---- lines
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a text file, without their line ends."""
+    with open_text(file) as stream:
+        lines = list(lines_of(stream, str(file)))
+    if not lines:
+        raise _nothing_in(str(file))
+    return lines
+
+
+def lines_of(stream: BinaryIO, place: str, repairs: Repairs | None = None) -> Iterator[str]:
+    """The lines of an open stream, one at a time; `place` is named in errors."""
+    return chain.from_iterable(_line_lists(stream, place, Repairs() if repairs is None else repairs))
+
+
+def _line_lists(stream: BinaryIO, place: str, repairs: Repairs) -> Iterator[list[str]]:
+    """The lines of a stream, as many at a time as came in at once."""
+    done = 0
+    for data in _whole_lines(stream, place):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            begin = data.rfind(b"\n", 0, error.start) + 1
+            good = data[:begin].decode().split("\n")[:-1]
+            yield good
+            raise DataError(
+                f"{place}, line {done + len(good) + 1:,}: must be UTF-8, but byte {error.start - begin + 1:,} of the "
+                f"line is 0x{data[error.start]:02x} ({error.reason}). Convert the file, for example with iconv."
+            ) from error
+        if not done and text.startswith(BYTE_ORDER_MARK):
+            text = text.removeprefix(BYTE_ORDER_MARK)
+            repairs.byte_order_marks.append(place)
+        ends = text.count("\r\n") + text.endswith("\r")
+        if ends:
+            repairs.carriage_returns[place] = repairs.carriage_returns.get(place, 0) + ends
+            text = text.replace("\r\n", "\n").removesuffix("\r")
+        lines = text.split("\n")
+        # Only what comes last may lack its "\n"; anything else was cut behind one.
+        if data.endswith(b"\n"):
+            lines.pop()
+        done += len(lines)
+        yield lines
+
+
+def _whole_lines(stream: BinaryIO, place: str) -> Iterator[bytes]:
+    """The bytes of a stream, cut behind line ends only."""
+    # What is there, without waiting for more: somebody may be typing.
+    read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    waiting: list[bytes] = []
+    done = size = 0
+    while data := _read(read, place):
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            done += data.count(b"\n")
+            yield b"".join((*waiting, data[:cut]))
+            waiting, size = [], 0
+        waiting.append(data[cut:])
+        size += len(data) - cut
+        if size > LONGEST_LINE:
+            raise DataError(
+                f"{place}, line {done + 1:,}: must be at most {LONGEST_LINE:,} bytes long, but is longer. "
+                "Is this text, with its lines ended by \\n?"
+            )
+    if rest := b"".join(waiting):
+        yield rest
+
+
+def _read(read: Callable[[int], bytes], place: str) -> bytes:
+    try:
+        return read(CHUNK)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(
+            f"{place}: must be readable to its end, but is not ({error}). "
+            "Is it whole, and does its ending fit its form?"
+        ) from error
+
+
+def _nothing_in(place: str) -> DataError:
+    return DataError(f"{place}: must hold at least one line of text, but is empty. Is it the right file?")
+
+
+# ---- files
+
+
+def open_text(file: Path) -> BinaryIO:
+    """A text file opened for reading as bytes, decompressed if its name says so."""
+    openers: dict[str, Callable[[Path, str], Any]] = {
+        ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_zstandard,
+    }  # fmt: skip
+    try:
+        stream: BinaryIO = openers.get(file.suffix, open)(file, "rb")
+    except FileNotFoundError as error:
+        raise MissingError(f"{file}: there is no such file. Check the path; it is relative to {Path.cwd()}.") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{file}: must be a file of text, but is a folder. Name the file inside it.") from error
+    except OSError as error:
+        raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
+    return stream
+
+
+def _open_zstandard(file: Path, mode: str) -> BinaryIO:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UsageError(
+            f"{file}: to read .zst the package `zstandard` must be installed, but is not. "
+            "Install it with: pip install 'regard[data]'"
+        ) from error
+    new_frame = zstandard.ZstdDecompressor().decompressobj
+    return io.BufferedReader(_Frames(cast(BinaryIO, file.open(mode)), new_frame, zstandard.ZstdError), CHUNK)
+
+
+class _Frames(io.RawIOBase):
+    """All frames of a .zst file, and no end before the end: the package's own reader may stop early without a word."""
+
+    def __init__(self, file: BinaryIO, new_frame: Callable[[], Any], fault: type[Exception]) -> None:
+        self._file, self._new_frame, self._fault = file, new_frame, fault
+        self._frame: Any = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            between = self._frame is None or self._frame.eof
+            data = (self._frame.unused_data if self._frame is not None and between else b"") or self._file.read(CHUNK)
+            if not data and not between:
+                raise EOFError("the file ends before its last frame does")
+            if not data:
+                return 0
+            if between:
+                self._frame = self._new_frame()
+            try:
+                self._ready = memoryview(self._frame.decompress(data))
+            except self._fault as error:
+                raise OSError(str(error)) from error
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def find_files(place: str) -> list[str]:
+    """The files that a place names: one file, those of a folder, or those that fit `*`, `?` and `**`; in order.
+
+    `-` is the standard input. Hidden files and the folders in a folder are left out.
+    """
+    path = Path(place)
+    if place == STDIN or path.is_file():
+        return [place]
+    if path.is_dir():
+        candidates = path.iterdir()
+    elif "*" in place or "?" in place:
+        # Brackets are common in file names, and seldom meant as a choice of letters.
+        pattern = str(path.relative_to(path.anchor)).replace("[", "[[]")
+        candidates = Path(path.anchor).glob(pattern)
+    else:
+        return [place]
+    found = [str(file) for file in candidates if file.is_file() and not file.name.startswith(".")]
+    if not found:
+        raise MissingError(f"{place}: must name at least one file, but there is none. It is relative to {Path.cwd()}.")
+    return sorted(found)
+
+
+def find_partners(source: str, target: str) -> list[tuple[str, str]]:
+    """The files of two places in pairs. Where there are several, partners have the same name but for its ending."""
+    sources, targets = find_files(source), find_files(target)
+    if len(sources) == len(targets) == 1:
+        return [(sources[0], targets[0])]
+    for one, other in zip(sources, targets, strict=False):
+        if stem(one) != stem(other):
+            raise DataError(
+                f"{source} and {target}: partners must have the same name but for the ending, but in order of names "
+                f"{one} would stand beside {other}. Rename them, or list them one by one in `data.corpora`."
+            )
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{source} and {target}: both must name as many files, but name {len(sources)} and {len(targets)}. "
+            f"{max(sources, targets, key=len)[min(len(sources), len(targets))]} has no partner."
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def stem(file: str) -> str:
+    """The name of a file without `.gz` and the like, and without its last ending: `news.1` of `a/news.1.de.gz`."""
+    return Path(_unpacked(file)).stem
+
+
+def _unpacked(file: str) -> str:
+    name = Path(file).name
+    return name[: -len(Path(name).suffix)] if name.endswith(COMPRESSED) else name
+
+
+def format_by_name(file: str) -> Format | None:
+    """How a file holds both sides of its pairs, as its ending says; None where it does not say."""
+    ending = Path(_unpacked(file)).suffix
+    return "tsv" if ending == ".tsv" else "jsonl" if ending in JSON_LINES else None
+
+
+def _opened(place: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if place == STDIN else open_text(Path(place))
+
+
+# ---- pairs
+
+
+def partner_blocks(source: str, target: str, repairs: Repairs) -> Iterator[Block]:
+    """The pairs of two files of equal length."""
+    with _opened(source) as first, _opened(target) as second:
+        sources, targets = lines_of(first, source, repairs), lines_of(second, target, repairs)
+        done = 0
+        while True:
+            left, right = list(islice(sources, BLOCK)), list(islice(targets, BLOCK))
+            shared = min(len(left), len(right))
+            if not done and not shared:
+                raise _nothing_in(target if left else source)
+            if shared:
+                yield Block(source, done + 1, left[:shared], right[:shared])
+            if len(left) != len(right):
+                ends = (done + len(lines) + sum(1 for _ in rest) for lines, rest in ((left, sources), (right, targets)))
+                raise _unequal(source, target, *ends)
+            if shared < BLOCK:
+                return
+            done += shared
+
+
+def _unequal(source: str, target: str, sources: int, targets: int) -> DataError:
+    message = (
+        f"{source} and {target}: both sides must have the same number of lines, but have {sources:,} and {targets:,}."
+    )
+    longer = source if sources > targets else target
+    if not Path(source).is_file() or not Path(target).is_file():  # a pipe cannot be read again
+        return DataError(f"{message} Look for a line too many in {longer}.")
+    line = first_suspicious_line(*(read_lines(Path(place)) for place in (source, target)))
+    return DataError(
+        f"{message} By their form the lines fit each other up to line {line - 1:,}; look at line {line:,} of {longer}."
+    )
+
+
+def first_suspicious_line(sources: list[str], targets: list[str]) -> int:
+    """Where the longer side most likely has a line too many, counted from 1.
+
+    The length of lines, which is quick to compare, finds the neighbourhood; there a closer look is taken.
+    """
+    longer, shorter = (sources, targets) if len(sources) > len(targets) else (targets, sources)
+    extra = len(longer) - len(shorter)
+    about = _best_break(longer, shorter, lambda line: (len(line),))
+    low, high = max(0, about - NEIGHBOURHOOD), about + NEIGHBOURHOOD
+    return low + _best_break(longer[low : high + extra], shorter[low:high], _traits) + 1
+
+
+def _best_break(longer: list[str], shorter: list[str], traits: Callable[[str], tuple[int, ...]]) -> int:
+    """How many lines match before the longer side has a line too many.
+
+    If d lines were inserted at one place k, then lines before k match as they are and lines after k match when
+    shifted by d. Translations have similar traits, so the best k is the one with the smallest misfit.
+    """
+    extra, lines = len(longer) - len(shorter), len(shorter)
+    if not lines:
+        return 0
+    long, short = (np.log1p([traits(line) for line in side]) for side in (longer, shorter))
+    usual = np.median(long[:lines] - short, axis=0)
+    straight = np.abs(long[:lines] - short - usual).sum(axis=1)
+    shifted = np.abs(long[extra:] - short - usual).sum(axis=1)
+    misfit = np.concatenate([[0.0], straight.cumsum()]) + np.concatenate([shifted[::-1].cumsum()[::-1], [0.0]])
+    return int(misfit.argmin())
+
+
+def _traits(line: str) -> tuple[int, ...]:
+    """What a translation has about as much of: characters, words, digits, marks and capitals."""
+    digits, marks = len(re.findall(r"\d", line)), len(re.findall(r"[^\w\s]", line))
+    return len(line), line.count(" "), digits, marks, sum(map(str.isupper, line))
+
+
+def text_blocks(place: str, repairs: Repairs) -> Iterator[Block]:
+    """The lines of one file of plain text; the sources are empty."""
+    for first, lines in _blocks(place, repairs):
+        yield Block(place, first, [""] * len(lines), lines)
+
+
+def table_blocks(place: str, columns: tuple[int, int], repairs: Repairs) -> Iterator[Block]:
+    """The pairs in two columns, counted from 1, of a file with tabs. A line with nothing in it is an empty pair."""
+    one, other = columns[0] - 1, columns[1] - 1
+    for first, lines in _blocks(place, repairs):
+        rows = [line.split("\t") for line in lines]
+        for number, row in enumerate(rows, start=first):
+            if len(row) < max(columns):
+                if row != [""]:
+                    raise DataError(
+                        f"{place}, line {number:,}: must have at least {max(columns)} columns with tabs between them, "
+                        f"but has {len(row)}. Mend the line, or choose other `columns`."
+                    )
+                row.extend([""] * max(columns))
+        yield Block(place, first, [row[one] for row in rows], [row[other] for row in rows])
+
+
+def json_blocks(place: str, keys: tuple[str, str], repairs: Repairs) -> Iterator[Block]:
+    """The pairs under two keys of a file of JSON objects. A line with nothing in it is an empty pair."""
+    paths = [(key, key.split(".")) for key in keys]
+    for first, lines in _blocks(place, repairs):
+        rows = [_sides(line, paths, f"{place}, line {number:,}") for number, line in enumerate(lines, start=first)]
+        yield Block(place, first, [source for source, _ in rows], [target for _, target in rows])
+
+
+def _blocks(place: str, repairs: Repairs) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a file in blocks, each with the number of its first line."""
+    with _opened(place) as stream:
+        lines, first = lines_of(stream, place, repairs), 1
+        while block := list(islice(lines, BLOCK)):
+            yield first, block
+            first += len(block)
+    if first == 1:
+        raise _nothing_in(place)
+
+
+def _sides(line: str, paths: Iterable[tuple[str, Sequence[str]]], place: str) -> tuple[str, str]:
+    if not line:
+        return "", ""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{place}: must be a JSON object, but cannot be read as one ({error}). Mend the line."
+        ) from error
+    source, target = (_text_at(entry, key, path, place) for key, path in paths)
+    return source, target
+
+
+def _text_at(entry: Any, key: str, path: Sequence[str], place: str) -> str:
+    """The text under a key, or under a path of keys where the whole is no key itself."""
+    keys = [key] if isinstance(entry, dict) and key in entry else path
+    for part in keys:
+        if not isinstance(entry, dict) or part not in entry:
+            there = ", ".join(map(repr, entry)) if isinstance(entry, dict) else f"a {type(entry).__name__}"
+            raise DataError(f"{place}: must have the key `{key}`, but has {there or 'none'}. Choose other `keys`.")
+        entry = entry[part]
+    if not isinstance(entry, str):
+        raise DataError(f"{place}: `{key}` must be a string, but is a {type(entry).__name__}. Choose other `keys`.")
+    try:
+        entry.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{place}: `{key}` must be Unicode, but its character {error.start + 1:,} is the lone surrogate "
+            f"U+{ord(entry[error.start]):04X}. Write the line anew."
+        ) from error
+    return entry

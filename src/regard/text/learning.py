@@ -1,0 +1,219 @@
+"""Learning a vocabulary from text, on the `tokenizers` library.
+
+Each kind is four rules that become part of `tokenizer.json`: how text is normalised, where it may be cut, which
+pieces are learned, and how pieces are joined again. The lines are read twice: a survey first (which characters there
+are, and how often), then the counting of words. Neither keeps the text, so memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.errors import UsageError
+from regard.text.survey import Survey, survey
+
+PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
+SPECIALS = [PADDING, START, END, UNKNOWN]
+OPENING = "<"  # how each of these begins
+SPACE = "▁"
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+Kind = Literal["bpe", "bpe-end", "bytes", "words", "characters"]
+MERGING: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes")
+SPACED: tuple[Kind, ...] = ("bpe", "bpe-end", "words")
+
+# A longer piece is cut: a megabyte without a space must not become a single word, in which each merge is slow.
+LONGEST_PIECE = 64
+# Where no spaces are written nearly every piece is new, and each character costs some 150 bytes while learning.
+MOST_UNSPACED = 8_000_000
+LONGEST_LINE = 10_000
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """How text becomes tokens.
+
+    `bpe` learns subwords of characters and marks where a word begins (▁); `bpe-end` marks where it ends, as Sennrich
+    et al. did. `bytes` learns subwords of bytes, as GPT-2 does: any text comes back exactly. `words` and
+    `characters` learn no subwords. What a vocabulary does not cover becomes <unk>, except with `bytes`.
+    """
+
+    kind: Kind = "bpe"
+    vocabulary: int = 8_000
+    """The most tokens to learn, special ones included; a small corpus may have fewer."""
+    split_digits: bool = True
+    split_punctuation: bool | None = None
+    """Whether punctuation is cut off words; if not given, only for `words`."""
+    normalise: Literal["nfc", "none"] | None = None
+    """Whether composed and decomposed characters become the same; if not given, for all kinds but `bytes`."""
+    lowercase: bool = False
+    min_frequency: int = 1
+    """Characters, words and merges that are rarer are not learned."""
+    shared: bool = True
+    """One vocabulary for source and target, or one for each."""
+    dropout: float = 0.0
+    """The chance to leave out a merge (BPE-dropout), in training only."""
+    dropout_cuts: int = 4
+    """Into how many different rows of subwords each training sentence is cut, with dropout."""
+
+    def __post_init__(self) -> None:
+        smallest = 260 if self.kind == "bytes" else 5
+        if self.vocabulary < smallest:
+            raise ValueError(
+                f"`vocabulary` must be at least {smallest} for kind `{self.kind}`, but is {self.vocabulary}"
+            )
+        for name in ("min_frequency", "dropout_cuts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        if self.dropout and self.kind not in MERGING:
+            raise ValueError(f"`dropout` must be 0 for kind `{self.kind}`, which merges nothing, but is {self.dropout}")
+        if self.split_punctuation and self.kind not in SPACED:
+            raise ValueError(f"`split_punctuation` must be left out for kind `{self.kind}`, but is true")
+
+    @property
+    def composes(self) -> bool:
+        """Whether text is brought into Unicode's composed form, NFC."""
+        return self.kind != "bytes" if self.normalise is None else self.normalise == "nfc"
+
+    @property
+    def cuts_punctuation(self) -> bool:
+        """Whether punctuation stands alone."""
+        return self.kind == "words" if self.split_punctuation is None else self.split_punctuation
+
+
+def learn(lines: Iterable[str], settings: TokenizerSettings) -> tokenizers.Tokenizer:
+    """A tokenizer whose vocabulary is learned from `lines`, which are read twice."""
+    if isinstance(lines, Iterator):
+        raise UsageError(
+            "learn: `lines` must be something that can be read twice, such as a list, but is an iterator, which can "
+            "be read once. Write list(lines)."
+        )
+    found = survey(lines, lambda text: _normal(text, settings))
+    if settings.kind == "characters":
+        return _of_characters(found, settings)
+    inner = tokenizers.Tokenizer(_model(settings))
+    inner.normalizer = _normaliser(settings)
+    inner.pre_tokenizer = pre_tokenizers.Sequence(_cuts(settings))
+    inner.decoder = _decoder(settings)
+    inner.train_from_iterator(_fed(lines, found), _trainer(found, settings))
+    return inner
+
+
+def _normal(text: str, settings: TokenizerSettings) -> str:
+    """The characters of a text as the tokenizer will see them."""
+    if settings.lowercase:
+        text = normalizers.Lowercase().normalize_str(text)
+    if settings.composes and not unicodedata.is_normalized("NFC", text):
+        text = normalizers.NFC().normalize_str(text)
+    return text
+
+
+def _of_characters(found: Survey, settings: TokenizerSettings) -> tokenizers.Tokenizer:
+    """Every character a token: subwords without merges."""
+    alphabet = found.alphabet(settings.min_frequency, settings.vocabulary - len(SPECIALS))
+    vocabulary = {token: number for number, token in enumerate([*SPECIALS, *alphabet])}
+    inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=UNKNOWN))
+    inner.normalizer = _normaliser(settings)
+    inner.decoder = decoders.Fuse()
+    inner.add_special_tokens(list(SPECIALS))
+    return inner
+
+
+def _model(settings: TokenizerSettings) -> models.Model:
+    if settings.kind == "words":
+        return models.WordLevel({}, unk_token=UNKNOWN)
+    return models.BPE(unk_token=None if settings.kind == "bytes" else UNKNOWN)
+
+
+def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
+    steps: list[normalizers.Normalizer] = []
+    if settings.lowercase:
+        steps.append(normalizers.Lowercase())
+    if settings.composes:
+        steps.append(normalizers.NFC())
+    if settings.kind in SPACED:
+        # The mark itself, written by a user, reads as the space it stands for.
+        steps += [normalizers.Replace(Regex(rf"[\s{SPACE}]+"), " "), normalizers.Strip()]
+    if settings.kind == "bpe-end":
+        steps += [normalizers.Replace(" ", SPACE), normalizers.Replace(Regex(r"\z"), SPACE)]
+    return normalizers.Sequence(steps)
+
+
+def _cuts(settings: TokenizerSettings) -> list[pre_tokenizers.PreTokenizer]:
+    """Where a piece ends in any case; merges do not reach across."""
+    cuts: list[pre_tokenizers.PreTokenizer] = []
+    match settings.kind:
+        case "bpe" | "words":
+            cuts.append(pre_tokenizers.Metaspace(SPACE))
+        case "bpe-end":
+            cuts.append(pre_tokenizers.Split(SPACE, "merged_with_previous"))
+        case "bytes":
+            cuts.append(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    if settings.cuts_punctuation:
+        cuts.append(pre_tokenizers.Punctuation("isolated"))
+    elif settings.kind in ("bpe", "bpe-end") or (settings.kind == "words" and settings.split_digits):
+        # Text full of "<eos>" must not teach merges that spell a special token, nor a cut leave one behind. Whole
+        # words are safe, because they begin with ▁; so are bytes, where "<" and letters never share a piece.
+        cuts.append(pre_tokenizers.Split(OPENING, "isolated"))
+    if settings.split_digits:
+        cuts.append(pre_tokenizers.Digits(individual_digits=True))
+    if settings.kind in MERGING:
+        cuts.append(pre_tokenizers.FixedLength(LONGEST_PIECE))
+    return cuts
+
+
+def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
+    match settings.kind:
+        case "bytes":
+            return decoders.ByteLevel()
+        case "bpe-end":
+            return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 0, 1)])
+        case "words":
+            # An unknown word takes the mark of its space with it.
+            unknown = decoders.Replace(Regex(rf"\A{UNKNOWN}\z"), SPACE + UNKNOWN)
+            return decoders.Sequence([unknown, decoders.Metaspace(SPACE)])
+        case _:
+            return decoders.Metaspace(SPACE)
+
+
+def _trainer(found: Survey, settings: TokenizerSettings) -> trainers.Trainer:
+    size, often = settings.vocabulary, settings.min_frequency
+    if settings.kind == "words":
+        return trainers.WordLevelTrainer(
+            vocab_size=size, min_frequency=often, special_tokens=SPECIALS, show_progress=False
+        )
+    if settings.kind == "bytes":
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    else:
+        # Chosen here: the library would break ties between rare characters by chance.
+        alphabet = [SPACE, *found.alphabet(often, size - len(SPECIALS) - 1, without=SPACE + WHITE_SPACE)]
+    return trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=often,
+        special_tokens=SPECIALS,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+
+
+def _fed(lines: Iterable[str], found: Survey) -> Iterator[str]:
+    """The lines to learn from: all, or an even sample where unspaced text would fill the memory.
+
+    All lines are sampled alike, so that languages with and without spaces keep their shares.
+    """
+    share = min(1.0, MOST_UNSPACED / max(found.unspaced, 1))
+    draw = random.Random(0)
+    for line in lines:
+        for first in range(0, len(line), LONGEST_LINE):
+            if share == 1.0 or draw.random() < share:
+                yield line[first : first + LONGEST_LINE]

@@ -1,0 +1,206 @@
+"""Curves as one standalone SVG: times against lengths, losses against steps.
+
+Each curve is named at its own end instead of in a legend, and has a colour and a marker of its own. Axes are linear or
+logarithmic. Nothing here knows what is being drawn.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from regard.errors import UsageError
+
+LEFT, TOP, WIDE, HIGH = 72, 72, 520, 340  # the plot inside the picture
+APART = 17  # pixels between two names
+MARKED = 60  # a curve of more points than this is drawn without markers
+
+_COLOURS = [("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
+            ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf")]  # fmt: skip
+_MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5l5 8.5h-10z", "M0-5l5 5l-5 5l-5-5z",
+            "M0 5l5-8.5h-10z"]  # fmt: skip
+_STYLE = """
+text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
+.title { font-size: 15px; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
+.grid { stroke: #e4e7ee; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.leader { opacity: .5; stroke-dasharray: 2 3; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .panel { fill: #15171c; } .grid { stroke: #2b3038; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A name and its points (x, y), from left to right."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is measured along an axis, how it is spread out, and which values to write beside it (None: round ones)."""
+
+    title: str
+    scale: Literal["linear", "log"] = "linear"
+    ticks: tuple[float, ...] | None = None
+
+
+def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
+    """Draw curves; the exact value of a marked point is in its tooltip."""
+    _check(curves, x, y)
+    across = _ruler([point[0] for curve in curves for point in curve.points], x, LEFT, LEFT + WIDE)
+    upward = _ruler([point[1] for curve in curves for point in curve.points], y, TOP + HIGH, TOP)
+    names = _spread([upward.place(curve.points[-1][1]) for curve in curves])
+    width = LEFT + WIDE + 34 + max(7.4 * len(curve.name) for curve in curves) + 12
+    height = TOP + HIGH + 58
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+        f'viewBox="0 0 {width:.0f} {height}" role="img" aria-label="{_text(title)}">',
+        f"<style>{_STYLE}{_colours(len(curves))}</style>",
+        '<rect class="panel" width="100%" height="100%" rx="10"/>',
+        f'<text class="title" x="20" y="30">{_text(title)}</text>',
+        f'<text class="quiet" x="20" y="{TOP - 18}">{_text(y.title)}</text>',
+        f'<text class="quiet" x="{LEFT + WIDE}" y="{height - 14}" text-anchor="end">{_text(x.title)}</text>',
+        *_grid(across, upward),
+    ]
+    for number, curve in enumerate(curves):
+        parts += _drawn(number, curve, across, upward, names[number])
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _check(curves: Sequence[Curve], x: Axis, y: Axis) -> None:
+    if not curves:
+        raise UsageError("curves_svg: there must be at least one curve, but none was given. Pass what to draw.")
+    for curve in curves:
+        if not curve.points:
+            raise UsageError(f"curves_svg: curve {curve.name!r} must have a point, but has none. Leave it out.")
+        for point in curve.points:
+            for axis, value in zip((x, y), point, strict=True):
+                if not math.isfinite(value) or (axis.scale == "log" and value <= 0):
+                    rule = "positive on a logarithmic axis" if axis.scale == "log" else "finite"
+                    raise UsageError(
+                        f"curves_svg: values of {axis.title!r} must be {rule}, but curve {curve.name!r} has {value}. "
+                        "Leave such points out."
+                    )
+
+
+# ---- from values to pixels
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """An axis laid between two pixels."""
+
+    low: float
+    high: float
+    log: bool
+    first: float
+    last: float
+    ticks: tuple[float, ...]
+
+    def place(self, value: float) -> float:
+        """The pixel of a value."""
+        low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
+        return self.first + (value - low) / (high - low) * (self.last - self.first)
+
+
+def _ruler(values: Sequence[float], axis: Axis, first: float, last: float) -> Ruler:
+    low, high, log = min(values), max(values), axis.scale == "log"
+    # A little air around the curves; where all values are one, it has to come from somewhere.
+    if log:
+        air = max((high / low) ** 0.04, 1.02)
+        low, high = low / air, high * air
+        ticks = _round_logs(low, high)
+    else:
+        air = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
+        low, high = low - air, high + air
+        ticks = _round_numbers(low, high)
+    chosen = tuple(tick for tick in (ticks if axis.ticks is None else axis.ticks) if low <= tick <= high)
+    return Ruler(low, high, log, first, last, chosen)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Some three to eight multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / 7
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= rough)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _round_logs(low: float, high: float) -> list[float]:
+    """Powers of ten, and where these are few, 2 and 5 times them."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1,) if high / low > 1000 else (1, 2, 5)
+    return [times * 10.0**power for power in powers for times in steps]
+
+
+def _spread(places: Sequence[float]) -> list[float]:
+    """The same places, moved as little as needed for each to be APART from the next, and none below the plot."""
+    order = sorted(range(len(places)), key=lambda number: places[number])
+    spread = list(places)
+    for above, below in pairwise(order):
+        spread[below] = max(spread[below], spread[above] + APART)
+    limit = float(TOP + HIGH)
+    for number in reversed(order):
+        spread[number] = limit = min(spread[number], limit)
+        limit -= APART
+    return spread
+
+
+# ---- from pixels to SVG
+
+
+def _grid(across: Ruler, upward: Ruler) -> list[str]:
+    lines = []
+    for tick in across.ticks:
+        x = across.place(tick)
+        lines.append(f'<path class="grid" d="M{x:.1f} {TOP}v{HIGH}"/>')
+        lines.append(
+            f'<text class="quiet" x="{x:.1f}" y="{TOP + HIGH + 20}" text-anchor="middle">{_number(tick)}</text>'
+        )
+    for tick in upward.ticks:
+        y = upward.place(tick)
+        lines.append(f'<path class="grid" d="M{LEFT} {y:.1f}h{WIDE}"/>')
+        lines.append(f'<text class="quiet" x="{LEFT - 8}" y="{y + 4.5:.1f}" text-anchor="end">{_number(tick)}</text>')
+    return lines
+
+
+def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:
+    places = [(across.place(x), upward.place(y)) for x, y in curve.points]
+    colour, (end_x, end_y), name_x = f"c{number % len(_COLOURS)}", places[-1], LEFT + WIDE + 22
+    parts = [
+        f'<path class="curve {colour}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
+        f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x} {name_y:.1f}"/>',
+        f'<text class="{colour}" x="{name_x + 6}" y="{name_y + 4.5:.1f}">{_text(curve.name)}</text>',
+    ]
+    if len(places) <= MARKED:
+        for (x, y), point in zip(places, curve.points, strict=True):
+            parts.append(
+                f'<path class="{colour}" transform="translate({x:.1f} {y:.1f})" d="{_MARKERS[number % len(_MARKERS)]}">'
+                f"<title>{_text(curve.name)}: {_number(point[0])}, {point[1]:.4g}</title></path>"
+            )
+    return parts
+
+
+def _colours(curves: int) -> str:
+    def rules(dark: int) -> str:
+        used = enumerate(_COLOURS[:curves])
+        return "".join(f".c{n} {{ fill: {pair[dark]}; }} .curve.c{n} {{ fill: none; stroke: {pair[dark]}; }}\n"
+                       for n, pair in used)  # fmt: skip
+
+    return f"{rules(0)}@media (prefers-color-scheme: dark) {{\n{rules(1)}}}\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _text(text: str) -> str:
+    # XML cannot hold control characters or lone surrogates, not even escaped.
+    return html.escape("".join(character if character.isprintable() else "\ufffd" for character in text))

@@ -1,0 +1,60 @@
+"""A run that is told to stop, as a cluster or a closing laptop does it, loses nothing: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from regard import experiment, folder, settings
+from tests.tiny import generated_recipe, regard
+
+TRAINING = "training={{steps={steps}, validate_every=1000, save_every=1000, keep=2, average=1}}"
+
+
+def test_a_terminated_run_saves_says_how_to_go_on_and_ends_in_the_same_model(tmp_path: Path) -> None:
+    file, out = tmp_path / "mine.toml", tmp_path / "model"
+    file.write_text(settings.to_toml(generated_recipe([TRAINING.format(steps=100_000)])), encoding="utf-8")
+    line = [sys.executable, "-m", "regard", "train", str(file), "--out", str(out)]
+    # Sums are rounded by how many threads share them: to the bit means with as many as here.
+    one = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=one) as child:
+        try:
+            wait_for_step(out / folder.METRICS, 5)
+            child.send_signal(signal.SIGTERM)
+            said, complaints = child.communicate(timeout=60)
+        finally:
+            child.kill()
+    assert child.returncode == 143
+    assert said == ""
+    assert "Traceback" not in complaints
+    (command,) = re.findall(r"^Stopped by SIGTERM; nothing is lost. Go on with: regard (.*)$", complaints, re.MULTILINE)
+    assert command == f"train --resume --out {out}"
+    reached = int(next((out / folder.CHECKPOINTS).glob("0*")).name)
+
+    # Seven more steps in this process, and as many from the beginning without a break.
+    steps = reached + 7
+    ran = regard(*command.split(" "), f"training.steps={steps}")
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert f"All {steps:,} steps done. The model is in {out}." in ran.err
+    events = [json.loads(line) for line in (out / folder.METRICS).read_text().split("\n")[:-1]]
+    assert [event["step"] for event in events if event["event"] == "step"] == list(range(1, steps + 1))
+    with torch.random.fork_rng():
+        experiment.train(generated_recipe([TRAINING.format(steps=steps)]), tmp_path / "unbroken")
+    assert (out / folder.WEIGHTS).read_bytes() == (tmp_path / "unbroken" / folder.WEIGHTS).read_bytes()
+
+
+def wait_for_step(metrics: Path, step: int) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        if metrics.is_file() and f'"step": {step},' in metrics.read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"step {step} never came")

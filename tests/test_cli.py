@@ -1,0 +1,327 @@
+"""The command line as a new user meets it, and as a hostile one does: a sentence, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard import cli
+from regard.api import Translation
+from regard.files import seal
+from tests.tiny import ENGLISH, GERMAN, Ran, regard, write_lines
+
+COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
+
+
+def failed(ran: Ran, code: int, *words: object) -> None:
+    """The command ended with this code and one message, which says all of this and shows no traceback."""
+    assert ran.code == code, ran.err
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    assert "internal error" not in ran.err
+    for word in words:
+        assert str(word) in ran.err
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return write_lines(tmp_path / "a.en", ENGLISH * 4), write_lines(tmp_path / "a.de", GERMAN * 4)
+
+
+# Help
+
+
+def test_help_needs_no_torch_and_no_patience() -> None:
+    script = (
+        "import sys\nfrom regard.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([name for name in ('torch', 'numpy', 'tokenizers', 'babel') if name in sys.modules], file=sys.stderr)"
+    )
+    for arguments in ([], *([command] for command in COMMANDS)):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        line = [sys.executable, "-c", script, *arguments, "--help"]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "Usage:" in done.stdout
+        assert done.stderr == "[]\n"
+        # Its own work, not the clock: others share this machine's cores.
+        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    ran = regard(command, "-h")
+    assert (ran.code, ran.err) == (0, "")
+    assert f"Usage: regard {command}" in ran.out
+    assert command in regard("--help").out
+
+
+def test_the_commands_of_the_readme_are_there() -> None:
+    assert {"demo", "train", "translate", "evaluate", "view", "inspect", "schema"} <= set(COMMANDS)
+
+
+def test_version_and_nothing_at_all() -> None:
+    assert regard("--version") == Ran(0, "regard 0.1.0\n", "")
+    ran = regard()
+    assert ran.code == 2
+    assert "Usage: regard" in ran.out
+    assert "internal error" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian"], "Did you mean 'train'?"),
+        (["translate"], "Missing argument 'MODEL'"),
+        (["translate", "m", "--bogus"], "No such option: --bogus"),
+        (["translate", "m", "--beam", "many"], "--beam"),
+        (["inspect"], "MODEL|PRESET"),
+    ],
+)
+def test_wrong_options_are_named(arguments: list[str], words: str) -> None:
+    failed(regard(*arguments), 2, words)
+
+
+# Train
+
+
+def test_a_misspelt_key_is_a_usage_error_with_a_suggestion(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "small"\n[training]\nstep = 5\n')
+    out = tmp_path / "out"
+    failed(regard("train", file, "--out", out), 2, file, "training.step", "did you mean `steps`?")
+    failed(regard("train", "demo", "modle.d_model=8", "--out", out), 2, "modle", "did you mean `model`?")
+    failed(regard("train", "demo", "model.d_model=9", "--out", out), 2, "`d_model` must be a multiple of `heads` (4)")
+    assert not out.exists()
+
+
+def test_what_train_needs_is_said(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    failed(regard("train"), 2, "needs a recipe or --source and --target")
+    failed(regard("train", "--source", pair[0]), 2, "--source and --target must be given together")
+    failed(regard("train", "base", "big"), 2, "takes one recipe, but got 2: base, big")
+    failed(regard("train", "--resume"), 2, "needs --out and no recipe")
+    failed(regard("train", "base", "--resume", "--out", tmp_path), 2, "needs --out and no recipe")
+    failed(regard("train", "--resume", "--out", tmp_path / "x"), 66, tmp_path / "x" / "recipe.toml")
+    failed(regard("train", "bse"), 66, "bse: there is neither such a file nor such a preset", "base, big")
+    failed(regard("train", tmp_path / "no.toml"), 66, "no.toml")
+    failed(regard("train", "demo", "--out", tmp_path), 2, f"{tmp_path}: must be new or empty, but is in use")
+
+
+def test_mistakes_in_the_corpus_are_named(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    def train(source: Path, target: Path) -> Ran:
+        return regard("train", "--source", source, "--target", target, "--out", tmp_path / "out")
+
+    source, target = pair
+    failed(train(tmp_path / "no.en", target), 66, tmp_path / "no.en", "there is no such file")
+    failed(train(write_lines(tmp_path / "empty.en", []), target), 65, "empty.en: must hold at least one line")
+    failed(train(tmp_path, target), 65, f"{tmp_path}: must be a file of text, but is a folder")
+    longer = write_lines(tmp_path / "longer.en", [*ENGLISH * 4, "one line too many"])
+    failed(train(longer, target), 65, longer, target, "have 53 and 52", "look at line 53 of")
+    bad = tmp_path / "bad.de"
+    bad.write_bytes(b"gut\nf\xfcnf\n")
+    failed(train(source, bad), 65, f"{bad}, line 2: must be UTF-8, but byte 2 of the line is 0xfc")
+    failed(train(write_lines(tmp_path / "x.en", ["x"]), write_lines(tmp_path / "x.de", ["y"])), 65, "data.valid_source")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["plain.en", "with space.en", "quo'te\".en", "back\\slash.en", "emoji 😀 ü.en"])
+def test_files_may_have_any_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    source = write_lines(tmp_path / "deep" / name, ["x"])
+    target = tmp_path / "nothing.de"
+    # The source was found, whatever its name: the complaint is about the target.
+    failed(regard("train", "--source", source, "--target", target, "--out", tmp_path / "out"), 66, target)
+
+
+# Translate
+
+
+def test_lines_in_are_lines_out(words_model: Path, tmp_path: Path) -> None:
+    text = "one\n\ntwo\n \nunknown 日本 ж\nthree"
+    ran = regard("translate", words_model, stdin=text.encode())
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.split("\n")
+    assert (lines[:4], lines[5:]) == (["eins", "", "zwei", ""], ["drei", ""])
+    file = tmp_path / "text.txt"
+    file.write_text(text, encoding="utf-8")
+    assert regard("translate", words_model, file).out == ran.out
+    assert regard("translate", words_model, "-", stdin=text.encode()).out == ran.out
+    assert regard("translate", words_model, stdin=b"") == Ran(0, "", "")
+    assert regard("translate", words_model, stdin=b"\n\n") == Ran(0, "\n\n", "")
+
+
+def test_odd_characters_do_not_make_more_lines(words_model: Path) -> None:
+    odd = "one\u2028two\x0bthree\x85four\x0c\r\n"
+    ran = regard("translate", words_model, stdin=odd.encode() * 3)
+    assert ran.code == 0
+    assert ran.out.count("\n") == 3
+
+
+def test_more_lines_than_fit_at_once_stay_in_order(words_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "LINES_AT_A_TIME", 5)
+    ran = regard("translate", words_model, stdin="\n".join(ENGLISH).encode())
+    assert ran.out.split("\n") == [*GERMAN, ""]
+
+
+def test_json_is_one_object_a_line(words_model: Path) -> None:
+    ran = regard("translate", words_model, "--json", "--nbest", 2, stdin=b"one\n\nf\xc3\xbcnf \xe2\x80\xa8\n")
+    first, empty, third = [json.loads(line) for line in ran.out.split("\n")[:-1]]
+    assert set(first) == {"text", "score", "log_probability", "cut", "alternatives"}
+    assert (first["text"], first["cut"], len(first["alternatives"])) == ("eins", False, 1)
+    assert set(first["alternatives"][0]) == {"text", "score", "log_probability", "cut"}
+    assert (empty["text"], empty["alternatives"]) == ("", [])
+    assert isinstance(third["score"], float)
+
+
+def test_nbest_prints_as_many_lines_for_every_line(words_model: Path) -> None:
+    ran = regard("translate", words_model, "--nbest", 3, stdin=b"one\n\ntwo\n")
+    lines = ran.out.split("\n")
+    assert len(lines) == 10
+    assert (lines[0], lines[3:6], lines[6]) == ("eins", ["", "", ""], "zwei")
+
+
+def test_a_line_end_in_a_translation_does_not_make_a_line() -> None:
+    # A model of bytes can write any of them.
+    found = [Translation("a\nb\n", -1.0, -1.0, cut=False)]
+    assert cli._as_lines(found, 1) == "a b "
+    assert cli._as_lines(found, 3) == "a b \n\n"
+    assert "\n" not in cli._as_json(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--beam", "0"], "`beam` must be at least 1, but is 0"),
+        (["--beam", "-3"], "`beam` must be at least 1, but is -3"),
+        (["--alpha", "-1"], "`alpha` must be at least 0"),
+        (["--nbest", "0"], "`nbest` must be between 1 and `beam` (4), but is 0"),
+        (["--nbest", "9"], "`nbest` must be between 1 and `beam` (4), but is 9"),
+    ],
+)
+def test_searches_that_cannot_be_are_refused_in_a_sentence(words_model: Path, options: list[str], words: str) -> None:
+    failed(regard("translate", words_model, *options, stdin=b"one\n"), 2, words)
+
+
+def test_bad_input_is_named_and_what_was_good_is_not_lost(words_model: Path, tmp_path: Path) -> None:
+    failed(regard("translate", words_model, stdin=b"one\ntw\xff\n"), 65, "stdin, line 2", "byte 3", "0xff")
+    failed(regard("translate", words_model, tmp_path / "no.txt"), 66, tmp_path / "no.txt", "no such file")
+    failed(regard("translate", words_model, tmp_path), 65, "is a folder")
+    broken = tmp_path / "text.gz"
+    broken.write_bytes(b"not compressed\n")
+    failed(regard("translate", words_model, broken), 65, "text.gz: must be readable to its end")
+
+
+def test_broken_models_are_named(words_model: Path, tmp_path: Path) -> None:
+    failed(regard("translate", tmp_path / "nowhere"), 66, "nowhere: must be a model folder, but is not there")
+    failed(regard("translate", tmp_path), 66, "must be a model folder, but has no manifest.json")
+    model = Path(shutil.copytree(words_model, tmp_path / "model"))
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    failed(regard("translate", model, stdin=b"one\n"), 65, f"{weights}: must be", "bytes long", "but is 1,000")
+    (model / "manifest.json").unlink()
+    failed(regard("evaluate", model), 65, f"Go on with: regard train --resume --out {model}")
+
+
+# The other commands
+
+
+def test_evaluate_prints_scores_with_signatures(words_model: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", words_model)
+    assert ran.code == 0
+    assert ran.out.startswith("exact match 100.00  (percent of 13 lines, to the letter)\nBLEU ")
+    source, reference = write_lines(tmp_path / "s", ["one", "two"]), write_lines(tmp_path / "r", ["eins", "falsch"])
+    found = json.loads(regard("evaluate", words_model, source, reference, "--json").out)
+    assert found["lines"] == 2
+    assert [(score["name"], set(score)) for score in found["scores"]] == [
+        (name, {"name", "value", "signature"}) for name in ("exact match", "BLEU", "chrF")
+    ]
+    assert found["scores"][0]["value"] == 50.0
+    failed(regard("evaluate", words_model, source), 2, "SOURCE and REFERENCE must be given together")
+    failed(regard("evaluate", words_model, source, write_lines(tmp_path / "t", ["x"])), 65, "have 2 and 1")
+
+
+def test_a_model_without_a_test_set_says_so(words_model: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(words_model, tmp_path / "model"))
+    recipe = model / "recipe.toml"
+    recipe.write_text("\n".join(line for line in recipe.read_text().split("\n") if not line.startswith("test_")))
+    seal(model, ["recipe.toml", "tokenizer.json", "model.safetensors"])
+    failed(regard("evaluate", model), 65, "its recipe names no test set", "regard evaluate MODEL SOURCE REFERENCE")
+
+
+def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "picture.html"
+    ran = regard("view", words_model, "seven", "--out", page)
+    assert (ran.code, ran.out) == (0, "sieben\n")
+    assert str(page) in ran.err
+    assert "sieben" in page.read_text(encoding="utf-8")
+    nasty = regard("view", words_model, "<script>alert(1)</script>", "--out", page)
+    assert nasty.code == 0
+    assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
+    failed(regard("view", words_model, ""), 2, "at least one word")
+    failed(regard("view", words_model, "so\udcff"), 65, "must be Unicode", "U+DCFF")
+    failed(regard("view", words_model, "one", "--out", tmp_path / "no" / "p.html"), 66, "must be in a folder that is")
+    failed(regard("view", words_model, "one", "--out", tmp_path), 2, "must be a file to write, but is a folder")
+
+
+def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")  # a narrow window must not cut names off
+    found = json.loads(regard("inspect", "base", "--json").out)
+    assert (found["name"], found["kind"], found["parameters"]) == ("base", "transformer", 63_082_496)
+    assert sum(matrix["parameters"] for matrix in found["matrices"]) == 63_082_496
+    table = regard("inspect", "base").out.split("\n")
+    for matrix in found["matrices"]:
+        name = re.sub(r"\.\d+\.", ".*.", matrix["name"])  # the layers of a stack share a row
+        (row,) = [line for line in table if line.startswith(f"{name} ")]
+        assert " × ".join(map(str, matrix["shape"])) in row
+    assert any(line.split() == ["total", str(len(found["matrices"])), "63,082,496"] for line in table)
+    failed(regard("inspect", "nothing"), 66, "neither such a file nor such a preset")
+
+
+def test_schema_is_json_and_names_every_section() -> None:
+    found = json.loads(regard("schema").out)
+    sections = {"name", "seed", "device", "data", "tokenizer", "model", "batch", "training", "search"}
+    assert sections | {"extends"} <= set(found["properties"])
+
+
+# What nobody expects
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "secret"), 66, "secret: Permission denied"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 66, "No space left on device"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_the_machines_refusals_are_passed_on(
+    error: BaseException, code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> object:
+        raise error
+
+    monkeypatch.setattr("regard.api.inspect", refuse)
+    failed(regard("inspect", "base"), code, words)
+
+
+def test_our_own_mistakes_say_so_and_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("regard.api.inspect", broken)
+    monkeypatch.delenv("REGARD_DEBUG", raising=False)
+    ran = regard("inspect", "base")
+    assert (ran.code, ran.out) == (70, "")
+    assert "internal error (ZeroDivisionError: oh). Set REGARD_DEBUG=1" in ran.err
+    monkeypatch.setenv("REGARD_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        regard("inspect", "base")

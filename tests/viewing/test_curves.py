@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import UsageError
+from regard.viewing import curves as module
+from regard.viewing.curves import APART, HIGH, LEFT, MARKED, TOP, WIDE, Axis, Curve, curves_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+POINTS = st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=20)
+
+
+X, Y = Axis("x"), Axis("y")
+
+
+def drawn(*curves: Curve, x: Axis = X, y: Axis = Y, title: str = "A title") -> ET.Element:
+    return ET.fromstring(curves_svg(curves, title, x, y))
+
+
+def places(picture: ET.Element, number: int = 0) -> list[tuple[float, float]]:
+    """The corners of a curve, in pixels."""
+    path = next(each for each in picture.iter(f"{SVG}path") if each.get("class") == f"curve c{number}")
+    numbers = [float(found) for found in re.findall(r"-?[\d.]+", str(path.get("d")))]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def texts(picture: ET.Element) -> list[str]:
+    return ["".join(each.itertext()) for each in picture.iter(f"{SVG}text")]
+
+
+def test_equal_steps_are_equally_far_apart() -> None:
+    linear = places(drawn(Curve("a", ((0, 0), (1, 10), (2, 20)))))
+    doubling = ((1.0, 1.0), (2.0, 10.0), (4.0, 100.0))
+    logarithmic = places(drawn(Curve("a", doubling), x=Axis("x", "log"), y=Axis("y", "log")))
+    for (x0, y0), (x1, y1), (x2, y2) in (linear, logarithmic):
+        assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+        assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+        assert x0 < x1 < x2
+        assert y0 > y1 > y2  # more is higher, and pixels count downwards
+
+
+@given(POINTS, POINTS)
+def test_everything_is_inside_the_plot(
+    one: list[tuple[float, float]], other: list[tuple[float, float]]
+) -> None:  # fmt: skip
+    picture = drawn(Curve("one", tuple(one)), Curve("other", tuple(other)))
+    for x, y in (*places(picture), *places(picture, 1)):
+        assert LEFT <= x <= LEFT + WIDE
+        assert TOP <= y <= TOP + HIGH
+
+
+def test_values_ticks_names_and_titles_are_written() -> None:
+    curve = Curve("slow & steady", ((64, 0.5), (4096, 8)))
+    picture = drawn(curve, x=Axis("n", "log", (64, 4096)), y=Axis("ms", "log"), title="Time <b>")
+    written = texts(picture)
+    assert {"Time <b>", "n", "ms", "slow & steady", "64", "4,096", "1", "5"} <= set(written)
+    assert picture.get("aria-label") == "Time <b>"
+    tooltips = [each.text for each in picture.iter(f"{SVG}title")]
+    assert tooltips == ["slow & steady: 64, 0.5", "slow & steady: 4,096, 8"]
+
+
+def test_long_curves_have_no_markers() -> None:
+    curve = Curve("loss", tuple((step, 1 / step) for step in range(1, MARKED + 2)))
+    assert not list(drawn(curve).iter(f"{SVG}title"))
+
+
+def test_characters_that_xml_cannot_hold_are_replaced() -> None:
+    assert "a\ufffdb" in texts(drawn(Curve("a\x00b", ((0, 0), (1, 1)))))
+    assert "a\ufffdb" in texts(drawn(Curve("a\ud800b", ((0, 0), (1, 1)))))
+
+
+def test_more_curves_than_colours() -> None:
+    picture = drawn(*(Curve(str(number), ((0, number), (1, number))) for number in range(9)))
+    styles = "".join(picture.itertext())
+    for each in picture.iter(f"{SVG}path"):
+        for colour in re.findall(r"\bc\d+", str(each.get("class"))):
+            assert f".{colour} {{" in styles
+
+
+@given(st.lists(st.floats(TOP, TOP + HIGH), min_size=1, max_size=15))
+def test_names_keep_apart_and_in_order(wanted: list[float]) -> None:
+    found = module._spread(wanted)
+    order = sorted(range(len(wanted)), key=lambda number: wanted[number])
+    for above, below in pairwise(order):
+        assert found[below] - found[above] >= APART - 1e-6
+    assert max(found) <= TOP + HIGH
+    if all(wanted[b] - wanted[a] >= APART for a, b in pairwise(order)):
+        assert found == wanted
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_round_numbers(low: float, span: float) -> None:
+    ticks = module._round_numbers(low, low + span)
+    assert 3 <= len(ticks) <= 9
+    steps = {round(math.log10(b - a) % 1, 3) for a, b in pairwise(ticks)}
+    assert steps <= {0.0, 1.0, 0.301, 0.699} or span < 1e-8 * abs(low)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.1, 1e9))
+def test_round_logs_have_few_digits(low: float, ratio: float) -> None:
+    ticks = module._round_logs(low, low * ratio)
+    assert all(f"{tick:.0e}"[0] in "125" for tick in ticks)
+    assert ticks == sorted(ticks)
+
+
+@pytest.mark.parametrize(
+    ("curves", "rule"),
+    [
+        ([], "at least one curve"),
+        ([Curve("a", ())], "'a' must have a point"),
+        ([Curve("a", ((1.0, math.nan),))], "'ms' must be positive on a logarithmic axis, but curve 'a' has nan"),
+        ([Curve("a", ((1.0, 0.0),))], "'ms' must be positive on a logarithmic axis, but curve 'a' has 0.0"),
+        ([Curve("a", ((math.inf, 1.0),))], "'n' must be finite"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(curves: list[Curve], rule: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(rule)):
+        curves_svg(curves, "t", Axis("n"), Axis("ms", "log"))
