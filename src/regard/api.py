@@ -108,7 +108,7 @@ class Model:
         return Picture(self.recipe.name, text, self.tokenizer.decode(best.tokens), maps)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_all(texts)]
+        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.source.encode_all(texts)]
 
     def _translation(self, found: Hypothesis) -> Translation:
         return Translation(self.tokenizer.decode(found.tokens), found.score, found.log_probability, found.cut)
@@ -140,12 +140,14 @@ def inspect(
     # `regard demo` leaves a folder `demo` that is no model: a preset's name means the preset then.
     if (Path(name) / folder.RECIPE).is_file() or (Path(name).is_dir() and name not in presets()):
         recipe = folder.read_recipe(Path(name), overrides)
-        vocabulary = vocabulary or Tokenizer.load(Path(name) / folder.TOKENIZER).size
+        tokenizer = Tokenizer.load(Path(name) / folder.TOKENIZER)
+        source_vocabulary = vocabulary or tokenizer.source.size
+        vocabulary = vocabulary or tokenizer.size
     else:
         recipe = load_recipe(name, overrides)
-        vocabulary = vocabulary or recipe.tokenizer.vocabulary
+        vocabulary = source_vocabulary = vocabulary or recipe.tokenizer.vocabulary
     with torch.device("meta"):
-        model = build(recipe.model, vocabulary)
+        model = build(recipe.model, vocabulary, source_vocabulary)
     parts = anatomy(model, recipe.name, recipe.model.kind, vocabulary)
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
 

@@ -21,6 +21,7 @@ from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import UsageError
 from regard.models.build import build
 from regard.recipe import Recipe
+from regard.text.dropout import MergeDropout
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.log import TrainingLog
@@ -67,14 +68,18 @@ class _Run:
         if resume:
             self.tokenizer = self._same_tokenizer()
         else:
-            text = (side for pair in corpus.train for side in (pair.source, pair.target))
-            self.tokenizer = Tokenizer.learn(text, recipe.tokenizer)
+            sources, targets = [pair.source for pair in corpus.train], [pair.target for pair in corpus.train]
+            self.tokenizer = Tokenizer.learn_pair(sources, targets, recipe.tokenizer)
+        cuts = self.tokenizer.training_cuts(recipe.tokenizer, recipe.seed)
         train, valid = (
-            Batches(encode(pairs, self.tokenizer), self.tokenizer.specials, recipe.batch, recipe.seed)
-            for pairs in (corpus.train, corpus.valid)
+            Batches(examples, self.tokenizer.specials, recipe.batch, recipe.seed)
+            for examples in (
+                [example for cut in cuts for example in encode(corpus.train, cut)],
+                encode(corpus.valid, self.tokenizer),
+            )
         )
         self.valid = [valid[place] for place in range(valid.per_epoch)]
-        self.model = build(recipe.model, self.tokenizer.size).to(self.device)
+        self.model = build(recipe.model, self.tokenizer.size, self.tokenizer.source.size).to(self.device)
         if not self.model.reads_source:
             raise UsageError(
                 f"model.kind: must be a model that reads a source, because the corpus has sentence pairs, but is "
@@ -134,7 +139,7 @@ class _Run:
 
     def _translate(self, pairs: Sequence[Pair]) -> list[str]:
         specials = self.tokenizer.specials
-        sources = [[*ids, specials.end] for ids in self.tokenizer.encode_all([pair.source for pair in pairs])]
+        sources = [[*ids, specials.end] for ids in self.tokenizer.source.encode_all([pair.source for pair in pairs])]
         tokens = Tokens.padded(sources, specials.padding).to(self.device)
         found = beam_search(self.model, tokens, specials, GREEDY)
         return [self.tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
@@ -175,9 +180,9 @@ def choose_device(name: str) -> torch.device:
         raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error
 
 
-def encode(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Example]:
+def encode(pairs: Sequence[Pair], tokenizer: Tokenizer | MergeDropout) -> list[Example]:
     """Sentence pairs as token ids."""
-    sources = tokenizer.encode_all([pair.source for pair in pairs])
+    sources = tokenizer.source.encode_all([pair.source for pair in pairs])
     targets = tokenizer.encode_all([pair.target for pair in pairs])
     return list(zip(sources, targets, strict=True))
 

@@ -77,7 +77,7 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
             "Copy the folder again."
         )
     recipe, tokenizer = read_recipe(folder), Tokenizer.load(folder / TOKENIZER)
-    model = build(recipe.model, tokenizer.size)
+    model = build(recipe.model, tokenizer.size, tokenizer.source.size)
     try:
         weights = load_file(folder / WEIGHTS)
         model.load_state_dict(weights)

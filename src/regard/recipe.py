@@ -19,7 +19,7 @@ from regard.decoding.search import SearchSettings
 from regard.errors import MissingError
 from regard.models.build import ModelSettings
 from regard.models.transformer import TransformerSettings
-from regard.text.tokenizer import TokenizerSettings
+from regard.text.tokenizer import GPT2Files, TokenizerSettings
 from regard.training.trainer import TrainingSettings
 
 PRESETS = Path(__file__).parent / "recipes"
@@ -33,11 +33,22 @@ class Recipe:
     seed: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: CorpusSettings = Generated()
-    tokenizer: TokenizerSettings = TokenizerSettings()
+    tokenizer: TokenizerSettings | GPT2Files = TokenizerSettings()
     model: ModelSettings = TransformerSettings()
     batch: BatchSettings = BatchSettings()
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tokenizer, GPT2Files) or self.tokenizer.shared:
+            return
+        tie = self.model.tie if isinstance(self.model, TransformerSettings) else None
+        if tie not in ("target", "none"):
+            found = f"`{self.model.kind}`" + ("" if tie is None else f' with `model.tie = "{tie}"`')
+            raise ValueError(
+                "`tokenizer.shared` = false gives each language a vocabulary, so the model must be a `transformer` with "
+                f'`model.tie` = "target" or "none", but is {found}'
+            )
 
 
 def presets() -> list[str]:

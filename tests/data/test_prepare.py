@@ -39,6 +39,10 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "cache"
 
 
+def quiet() -> StatusLine:
+    return StatusLine(io.StringIO())
+
+
 def unread() -> Iterator[tuple[str, ...]]:
     raise AssertionError("the corpus was read, but should have been found")
     yield ()
@@ -52,7 +56,7 @@ def made(cache: Path, origin: Origin, tokenizer: Tokenizer = TOKENIZER) -> bool:
         read.append(True)
         yield from PAIRS
 
-    prepare(cache, origin, pairs(), tokenizer, StatusLine(io.StringIO()))
+    prepare(cache, origin, pairs(), tokenizer, quiet())
     return bool(read)
 
 
@@ -71,14 +75,12 @@ def test_every_pair_is_there_in_order_whatever_the_chunks(
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_EXAMPLES", examples)
     monkeypatch.setattr(module, "CHUNK_CHARACTERS", characters)
-    assert (
-        content(prepare(cache, Origin(files, "as it is"), iter(PAIRS), TOKENIZER, StatusLine(io.StringIO()))) == PAIRS
-    )
+    assert content(prepare(cache, Origin(files, "as it is"), iter(PAIRS), TOKENIZER, quiet())) == PAIRS
 
 
 def test_texts_of_one_side_are_for_language_models(cache: Path, files: tuple[Path, ...]) -> None:
     texts = [(source,) for source, _ in PAIRS]
-    store = prepare(cache, Origin(files, "as it is"), texts, TOKENIZER, StatusLine(io.StringIO()))
+    store = prepare(cache, Origin(files, "as it is"), texts, TOKENIZER, quiet())
     assert store.source is None
     assert content(store) == texts
 
@@ -86,7 +88,7 @@ def test_texts_of_one_side_are_for_language_models(cache: Path, files: tuple[Pat
 def test_each_side_is_encoded_by_its_own_tokenizer(cache: Path, files: tuple[Path, ...]) -> None:
     sources, targets = zip(*PAIRS, strict=True)
     own = Tokenizer.learn_pair(sources, targets, TokenizerSettings(vocabulary=60, shared=False))
-    store = prepare(cache, Origin(files, "as it is"), PAIRS, own, StatusLine(io.StringIO()))
+    store = prepare(cache, Origin(files, "as it is"), PAIRS, own, quiet())
     assert store.source is not None
     assert [own.source.decode(store.source[number]) for number in range(len(store))] == list(sources)
     assert [own.decode(store.target[number]) for number in range(len(store))] == list(targets)
@@ -145,7 +147,7 @@ def test_nothing_half_done_is_left_and_a_damaged_folder_is_made_anew(cache: Path
         raise DataError("line 6: is not UTF-8")
 
     with pytest.raises(DataError, match="line 6"):
-        prepare(cache, Origin(files, "as it is"), broken(), TOKENIZER, StatusLine(io.StringIO()))
+        prepare(cache, Origin(files, "as it is"), broken(), TOKENIZER, quiet())
     assert folders(cache) == []
     made(cache, Origin(files, "as it is"))
     (folder,) = folders(cache)
@@ -160,7 +162,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(cache: Path, files: t
         files[1].write_text("something else")
 
     with pytest.raises(DataError, match=r"a\.de: must not change while being read, but did"):
-        prepare(cache, Origin(files, "as it is"), pairs(), TOKENIZER, StatusLine(io.StringIO()))
+        prepare(cache, Origin(files, "as it is"), pairs(), TOKENIZER, quiet())
     assert folders(cache) == []
 
 
@@ -182,8 +184,7 @@ def test_whoever_wants_the_same_waits_for_the_first(cache: Path, files: tuple[Pa
     # Threads lock each other out as processes do, because each opens the lock for itself.
     with ThreadPoolExecutor(4) as pool:
         waiting = [
-            pool.submit(prepare, cache, Origin(files, "as it is"), pairs(), TOKENIZER, StatusLine(io.StringIO()))
-            for _ in range(4)
+            pool.submit(prepare, cache, Origin(files, "as it is"), pairs(), TOKENIZER, quiet()) for _ in range(4)
         ]
         assert all(content(found.result()) == PAIRS for found in waiting)
     assert len(reads) == 1

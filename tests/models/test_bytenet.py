@@ -99,9 +99,9 @@ def test_two_sentences_in_a_row_are_refused() -> None:
     assert not ByteNet.packs_sentences
     ids = torch.tensor([[3, 2, 4, 2]])
     packed = Tokens(ids, Places(torch.tensor([[0, 1, 0, 1]]), torch.tensor([[1, 1, 2, 2]])))
-    with pytest.raises(UsageError, match="ByteNet, source: needs one sentence a row, but row . holds 2"):
+    with pytest.raises(UsageError, match=r"ByteNet, source: needs one sentence a row, but row . holds 2"):
         model.start(packed, 1)
-    with pytest.raises(UsageError, match="ByteNet, target: needs one sentence a row, but row . holds 2"):
+    with pytest.raises(UsageError, match=r"ByteNet, target: needs one sentence a row, but row . holds 2"):
         model(batch(Tokens.whole(ids), packed))
 
 

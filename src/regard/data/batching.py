@@ -123,6 +123,11 @@ class Batches:
             return sentence_rows(self._store, self._specials, self._rows[kind], mine)
         return text_rows(self._store, self._specials, self._settings.row, mine, self._first_token(epoch))
 
+    @property
+    def examples(self) -> int:
+        """How many examples an epoch has."""
+        return len(self._store)
+
     def summary(self) -> str:
         """How many batches and shapes there are, and how much of them is padding."""
         shapes = "1 shape" if len(self.shapes) == 1 else f"{len(self.shapes)} shapes"

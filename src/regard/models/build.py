@@ -24,11 +24,14 @@ ModelSettings = (
 )
 
 
-def build(settings: ModelSettings, vocabulary: int) -> SequenceModel[Any]:
-    """A freshly initialised model of these settings over `vocabulary` tokens."""
+def build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None = None) -> SequenceModel[Any]:
+    """A freshly initialised model of these settings over `vocabulary` tokens.
+
+    A source vocabulary of its own is the Transformer's privilege; recipes that give other models one are refused.
+    """
     match settings:
         case TransformerSettings():
-            return Transformer(settings, vocabulary)
+            return Transformer(settings, vocabulary, source_vocabulary)
         case GPTSettings():
             return GPT(settings, vocabulary)
         case RecurrentSettings():

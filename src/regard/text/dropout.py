@@ -34,7 +34,7 @@ class MergeDropout:
         inner: tokenizers.Tokenizer,
         specials: Specials,
         rate: float,
-        seed: int,
+        seed: tuple[int, int],
         source: MergeDropout | None = None,
     ) -> None:
         self._inner, self.specials, self._rate, self._seed = inner, specials, rate, seed
@@ -57,7 +57,8 @@ class MergeDropout:
 
     def to_json(self) -> str:
         """Everything that decides how text is encoded."""
-        return json.dumps({"dropout": self._rate, "seed": self._seed, "tokenizer": json.loads(self._inner.to_str())})
+        sides = {self._inner.to_str(): None, self.source._inner.to_str(): None}
+        return json.dumps({"dropout": self._rate, "seed": self._seed, "tokenizers": list(sides)})
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of many texts, without start and end."""
@@ -123,7 +124,7 @@ class MergeDropout:
         return ranks
 
     def _hash(self, text: str) -> int:
-        key = self._seed.to_bytes(8, "little", signed=False)
+        key = b"".join(number.to_bytes(8, "little") for number in self._seed)
         return int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "little")
 
 

@@ -116,10 +116,16 @@ class Tokenizer:
             raise not_unicode(texts, "text") or error from error
         return found
 
-    def with_dropout(self, rate: float, seed: int) -> MergeDropout:
+    def training_cuts(self, settings: TokenizerSettings | GPT2Files, seed: int) -> Sequence[Tokenizer | MergeDropout]:
+        """What to encode the training text with, once with each: this, or several with BPE-dropout."""
+        if isinstance(settings, GPT2Files) or not settings.dropout:
+            return [self]
+        return [self.with_dropout(settings.dropout, seed, number) for number in range(settings.dropout_cuts)]
+
+    def with_dropout(self, rate: float, seed: int, number: int = 0) -> MergeDropout:
         """The same vocabulary, but merges are left out with this chance: for training, never for use."""
-        source = None if self.source is self else self.source.with_dropout(rate, seed)
-        return MergeDropout(self._inner, self.specials, rate, seed, source)
+        source = None if self.source is self else self.source.with_dropout(rate, seed, number)
+        return MergeDropout(self._inner, self.specials, rate, (seed, number), source)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids back to text. Padding, start and end are left out; what is unknown stays visible as <unk>."""

@@ -45,7 +45,7 @@ def attention_maps(
     device = next(model.parameters()).device
     with watching(model.eval()) as seen:
         model(batch.to(device))
-    read = tokenizer.labels([*source, specials.end])
+    read = tokenizer.source.labels([*source, specials.end])
     written = tokenizer.labels([*target, specials.end])
     fed = tokenizer.labels([specials.start, *target])
     labels = {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)}
