@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -72,11 +73,11 @@ def test_half_a_character_is_named(model: Model) -> None:
 
 
 def test_scores_that_are_no_numbers_are_not_taken_for_an_empty_translation(words_model: Path) -> None:
-    broken = load(words_model)
+    model = load(words_model)
     with torch.no_grad():
-        next(broken.network.parameters()).fill_(torch.nan)
-    with pytest.raises(DataError, match="text 1: search must find a translation, but found none"):
-        broken.translate(["one"])
+        next(model.network.parameters()).fill_(math.nan)
+    with pytest.raises(DataError, match="scores are not numbers"):
+        model.translate(["one"])
 
 
 def test_evaluate_scores_against_references(model: Model) -> None:

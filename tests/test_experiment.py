@@ -226,8 +226,8 @@ def test_nothing_to_resume_is_said(out: Path) -> None:
     ("override", "words"),
     [
         ("data.valid=0", "data.valid: a run needs at least 1 pair to validate on, but has 0"),
-        ("seed=-1", "seed: must be from 0 to 2^63 - 1, but is -1"),
-        (f"seed={2**64}", "seed: must be from 0 to 2^63 - 1"),
+        ("seed=-1", "`seed` must be from 0 to 2^63 - 1, but is -1"),
+        (f"seed={2**64}", "`seed` must be from 0 to 2^63 - 1"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_anything_is_written(override: str, words: str, out: Path) -> None:

@@ -142,3 +142,13 @@ def test_mistakes_are_named(arguments: list[str], rule: str) -> None:
     error = CliRunner().invoke(app, ["reproduce", *arguments]).exception
     assert isinstance(error, UsageError)
     assert rule in str(error)
+
+
+def test_the_page_shows_what_is_computed() -> None:
+    page = (Path(__file__).parents[1] / "docs/table1.md").read_text(encoding="utf-8")
+    nothing_timed = table1.Table1(512, (1, 2, 3), "nothing", table1.structures(), timings=())
+    computed = nothing_timed.to_text().split("\n\n")[1]
+    assert f"```text\n{computed}\n```" in page
+    for kind in TIMED:
+        for length in (table1.CPU_LENGTHS[-1], table1.GPU_LENGTHS[-1]):
+            assert re.search(rf"^{re.escape(kind.name)} .* {multiply_adds(kind, 512, length):,}$", page, re.MULTILINE)

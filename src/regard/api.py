@@ -11,7 +11,7 @@ import torch
 from regard import experiment, folder
 from regard.batch import Tokens
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.evaluation.metrics import Score, score
 from regard.models.build import build
 from regard.recipe import Recipe, load_recipe, presets
@@ -83,11 +83,6 @@ class Model:
             tokens = Tokens.padded([sources[place] for place in places], self.tokenizer.specials.padding)
             found = beam_search(self.network, tokens.to(self.device), self.tokenizer.specials, search)
             for place, hypotheses in zip(places, found, strict=True):
-                if not hypotheses:
-                    raise DataError(
-                        f"text {place + 1}: search must find a translation, but found none, because its scores are not "
-                        f"numbers. Check the model's weights and `search.alpha` ({search.alpha})."
-                    )
                 results[place] = [self._translation(hypothesis) for hypothesis in hypotheses]
             if progress is not None:
                 progress(len(places))

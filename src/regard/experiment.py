@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from regard import folder
 from regard.batch import Tokens
 from regard.data.batching import Batches, Example
-from regard.data.corpus import load_corpus
+from regard.data.corpus import Corpus, Text, open_corpus
 from regard.data.generated import Pair
+from regard.data.prepare import cache_folder, prepare
+from regard.data.store import TokenStore
 from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import UsageError
 from regard.models.build import build
@@ -28,6 +30,9 @@ from regard.training.log import TrainingLog
 from regard.training.trainer import Trainer, Validation
 
 SAMPLES = 3
+# The size of a corpus' files from which on its tokens are filed, and from which on its pairs are not kept in memory.
+FILED = 2**26
+STREAMED = 2**28
 GREEDY = SearchSettings(beam=1)
 
 
@@ -44,8 +49,6 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
     """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint."""
     if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume.")
-    if not 0 <= recipe.seed < 2**63:
-        raise UsageError(f"seed: must be from 0 to 2^63 - 1, but is {recipe.seed}. Choose another.")
     torch.manual_seed(recipe.seed)
     run = _Run(recipe, out, resume)
     try:
@@ -61,22 +64,21 @@ class _Run:
         self.recipe, self.out = recipe, out
         self.checkpoints = out / folder.CHECKPOINTS
         self.device = choose_device(recipe.device)
-        corpus = load_corpus(recipe.data)
-        if not corpus.valid:
-            raise UsageError("data.valid: a run needs at least 1 pair to validate on, but has 0. Ask for more.")
-        self.samples = corpus.valid[:SAMPLES]
+        if isinstance(recipe.data, Text):
+            raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
+        pairs = _TrainingPairs(open_corpus(recipe.data))
         if resume:
             self.tokenizer = self._same_tokenizer()
         else:
-            sources, targets = [pair.source for pair in corpus.train], [pair.target for pair in corpus.train]
-            self.tokenizer = Tokenizer.learn_pair(sources, targets, recipe.tokenizer)
-        cuts = self.tokenizer.training_cuts(recipe.tokenizer, recipe.seed)
+            self.tokenizer = Tokenizer.learn_pair(_Side(pairs, "source"), _Side(pairs, "target"), recipe.tokenizer)
+        examples = self._examples(pairs)
+        valid_pairs = pairs.corpus.valid()
+        if not valid_pairs:
+            raise UsageError("data.valid: a run needs at least 1 pair to validate on, but has 0. Ask for more.")
+        self.samples = valid_pairs[:SAMPLES]
         train, valid = (
-            Batches(examples, self.tokenizer.specials, recipe.batch, recipe.seed)
-            for examples in (
-                [example for cut in cuts for example in encode(corpus.train, cut)],
-                encode(corpus.valid, self.tokenizer),
-            )
+            Batches(some, self.tokenizer.specials, recipe.batch, recipe.seed)
+            for some in (examples, encode(valid_pairs, self.tokenizer))
         )
         self.valid = [valid[place] for place in range(valid.per_epoch)]
         self.model = build(recipe.model, self.tokenizer.size, self.tokenizer.source.size).to(self.device)
@@ -84,6 +86,11 @@ class _Run:
             raise UsageError(
                 f"model.kind: must be a model that reads a source, because the corpus has sentence pairs, but is "
                 f"`{recipe.model.kind}`, a language model. Choose a kind such as `transformer`."
+            )
+        if recipe.batch.layout == "packed" and not self.model.packs_sentences:
+            raise UsageError(
+                f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
+                "but is `packed`. Choose `buckets`."
             )
         self.trainer = Trainer(self.model, train, recipe.training)
         warnings = self._go_back_to_checkpoint() if resume else []
@@ -93,9 +100,10 @@ class _Run:
         for warning in warnings:
             self.log.say(f"warning: {warning}")
         self.log.say(
-            f"{len(corpus.train):,} training pairs, {len(corpus.valid):,} for validation; {self.tokenizer.size:,} "
+            f"{train.examples:,} training pairs, {valid.examples:,} for validation; {self.tokenizer.size:,} "
             f"subwords; {sum(weight.numel() for weight in self.model.parameters()):,} parameters on {self.device}"
         )
+        self.log.say(train.summary())
 
     def to_the_end(self) -> Outcome:
         """Step until done or told to stop; either way nothing learned is lost."""
@@ -111,6 +119,14 @@ class _Run:
                 if received and not last:
                     return Outcome(self.trainer.step, received[0], validation)
         return self._finish(validation or self._validate())
+
+    def _examples(self, pairs: _TrainingPairs) -> Sequence[Example] | TokenStore:
+        """The training pairs as tokens: in memory, or from a large corpus in files that a later run finds again."""
+        cuts = self.tokenizer.training_cuts(self.recipe.tokenizer, self.recipe.seed)
+        if pairs.bytes < FILED or len(cuts) > 1:
+            return [example for cut in cuts for example in encode(list(pairs), cut)]
+        texts = ((pair.source, pair.target) for pair in pairs)
+        return prepare(cache_folder(), pairs.corpus.origin(), texts, self.tokenizer)
 
     def _go_back_to_checkpoint(self) -> list[str]:
         snapshot, damaged = checkpoint.newest(self.checkpoints)
@@ -185,6 +201,31 @@ def encode(pairs: Sequence[Pair], tokenizer: Tokenizer | MergeDropout) -> list[E
     sources = tokenizer.source.encode_all([pair.source for pair in pairs])
     targets = tokenizer.encode_all([pair.target for pair in pairs])
     return list(zip(sources, targets, strict=True))
+
+
+class _TrainingPairs:
+    """The training pairs: read when they are first asked for, and kept for the next time unless there are too many."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.bytes = sum(file.stat().st_size for file in corpus.origin().files if file.is_file())
+        self._kept: list[Pair] | None = None
+
+    def __iter__(self) -> Iterator[Pair]:
+        if self._kept is None and self.bytes < STREAMED:
+            self._kept = list(self.corpus.train())
+        return self.corpus.train() if self._kept is None else iter(self._kept)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The texts of one side, as often as they are asked for."""
+
+    pairs: _TrainingPairs
+    name: Literal["source", "target"]
+
+    def __iter__(self) -> Iterator[str]:
+        return (getattr(pair, self.name) for pair in self.pairs)
 
 
 @contextmanager

@@ -40,14 +40,16 @@ class Recipe:
     search: SearchSettings = SearchSettings()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"`seed` must be from 0 to 2^63 - 1, but is {self.seed}")
         if isinstance(self.tokenizer, GPT2Files) or self.tokenizer.shared:
             return
         tie = self.model.tie if isinstance(self.model, TransformerSettings) else None
         if tie not in ("target", "none"):
             found = f"`{self.model.kind}`" + ("" if tie is None else f' with `model.tie = "{tie}"`')
             raise ValueError(
-                "`tokenizer.shared` = false gives each language a vocabulary, so the model must be a `transformer` with "
-                f'`model.tie` = "target" or "none", but is {found}'
+                "`tokenizer.shared` = false gives each language a vocabulary, so the model must be a `transformer` "
+                f'with `model.tie` = "target" or "none", but is {found}'
             )
 
 

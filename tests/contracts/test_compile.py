@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from regard.batch import Batch
-from regard.data.batching import collate
+from regard.data.batching import Batches, BatchSettings, Layout, collate
 from tests.contracts.cases import FIRST_WORD, SPECIALS
 from tests.contracts.zoo import ZOO, Entry
 
@@ -52,6 +54,28 @@ OFTEN = {"transformer", "gpt", "convs2s", "bytenet", "wavenet"}
 )
 def test_the_forward_pass_is_one_graph(name: str) -> None:
     compiled_equals_eager(name, "aot_eager", "cpu", tolerance=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["buckets", "packed"])
+def test_an_epoch_of_batches_needs_no_more_graphs_than_shapes(layout: Layout) -> None:
+    draw = random.Random(1)
+    pairs = [([5] * draw.randint(1, 30), [6] * draw.randint(1, 30)) for _ in range(200)]
+    batches = Batches(pairs, SPECIALS, BatchSettings(tokens=128, layout=layout, row=64, shapes=4), seed=1)
+    graphs = 0
+
+    def count(graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    torch.compiler.reset()
+    model = ZOO["transformer"].build(VOCABULARY).eval()
+    compiled: Any = torch.compile(model, fullgraph=True, dynamic=False, backend=count)
+    with torch.inference_mode():
+        for step in range(batches.per_epoch):
+            compiled(batches[step])
+    print(f"{layout}: {graphs} graphs for {batches.per_epoch} batches of {len(batches.shapes)} shapes")
+    assert graphs == len(batches.shapes) <= {"buckets": 4, "packed": 1}[layout] < batches.per_epoch
 
 
 @pytest.mark.slow

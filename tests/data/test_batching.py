@@ -168,6 +168,11 @@ def test_epochs_and_seeds_differ(layout: Layout) -> None:
     assert order(1, 0) != order(1, 1)
     assert order(1, 0) != order(2, 0)
     # Not only the batches change places: which sentences share one changes, too.
+    shapes = [
+        [batch.labels_BT.shape for batch in epoch(Batches(examples(50), SPECIALS, BatchSettings(32), seed), 0)]
+        for seed in (1, 2)
+    ]
+    assert shapes[0] != shapes[1]
     together = [{frozenset(str(pair) for pair in batch) for batch in order(1, number)} for number in (0, 1)]
     assert together[0] != together[1]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from regard import experiment
 from regard.data import prepare as module
 from regard.data.corpus import Origin
 from regard.data.prepare import NOTES, cache_folder, prepare
@@ -20,6 +21,7 @@ from regard.errors import DataError, MissingError
 from regard.files import check_folder
 from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
+from tests.tiny import word_recipe
 
 PAIRS = [(f"the {word} number {place}", f"die {word} Nummer {place}" * 2) for place in range(30) for word in ("a", "b")]
 SENTENCES = [side for pair in PAIRS for side in pair]
@@ -198,3 +200,16 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -
     assert cache_folder() == Path("/elsewhere/regard")
     monkeypatch.setenv("REGARD_CACHE", "/mine")
     assert cache_folder() == Path("/mine")
+
+
+def test_a_run_from_filed_tokens_is_the_run_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = word_recipe(tmp_path, ["training={steps=4, validate_every=4, save_every=2}"])
+    experiment.train(recipe, tmp_path / "memory")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(experiment, "FILED", 0)
+    experiment.train(recipe, tmp_path / "filed")
+    monkeypatch.setattr(experiment, "STREAMED", 0)
+    experiment.train(recipe, tmp_path / "streamed")
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("memory", "filed", "streamed")]
+    assert models[0] == models[1] == models[2]
+    assert len(folders(tmp_path / "cache")) == 1

@@ -15,7 +15,7 @@ from tests.tiny import ENGLISH, GERMAN, regard, write_lines
 SETTINGS = (
     "tokenizer.vocabulary=120",
     "model={encoder_layers=1, decoder_layers=1, d_model=64, d_ff=128, heads=2, dropout=0.0, norm='pre'}",
-    "training={steps=60, validate_every=60, save_every=60, keep=1, average=1, label_smoothing=0.0}",
+    "training={steps=80, validate_every=80, save_every=80, keep=1, average=1, label_smoothing=0.0}",
     "training.optimiser={warmup=20, clip=1.0}",
     "batch.tokens=512",
     "search={beam=2, extra_length=5}",
@@ -24,9 +24,10 @@ SETTINGS = (
 
 def test_from_two_files_to_a_model_that_can_be_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # Each word several times, in company and alone; one side compressed, the last line without its end.
-    source = [*ENGLISH * 3, *(f"{word} {word}" for word in ENGLISH)]
-    target = [*GERMAN * 3, *(f"{word} {word}" for word in GERMAN)]
+    # Each word alone and with marks, so that all are learned though some lines are held out; one side is
+    # compressed, and its last line has no end.
+    marks = ("", "!", "?", ".", ",", ";", ":", " -")
+    source, target = ([f"{word}{mark}" for mark in marks for word in words] for words in (ENGLISH, GERMAN))
     write_lines(Path("corpus.en"), source)
     Path("corpus.de.gz").write_bytes(gzip.compress("\n".join(target).encode()))
 

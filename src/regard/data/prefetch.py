@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from queue import Empty, Queue
 from types import TracebackType
@@ -73,9 +73,6 @@ def _run(items: Iterator[T], ready: Queue[tuple[T] | BaseException], stop: threa
         ready.put(StopIteration())
     except BaseException as error:  # whatever it is, it belongs to the one who waits for the item
         ready.put(error)
-    finally:
-        if isinstance(items, Generator):
-            items.close()
 
 
 class Prefetch(Ahead[Batch]):

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard.data.filters import ADVICE, Dropped, Filters, Kept, Keys, Sieve, count_letters, keys_of, pair_keys_of
 from regard.data.formats import Block, Repairs
+
+if TYPE_CHECKING:
+    from regard.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 SIDES = ("source", "target")
@@ -27,6 +30,7 @@ BAR = 24
 FEW_PAIRS = 10_000
 MUCH_DROPPED = 0.1
 MUCH_UNKNOWN = 0.01
+MUCH_SHARED = 0.01
 
 FREQUENT = {
     "en": "the of and to is that it for with you this are have not we be he she they what from my which has by there",
@@ -83,6 +87,14 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """How many pairs of another split have a source that occurs in training, and how many occur there as they are."""
+
+    sources: int
+    pairs: int
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How a vocabulary fits one side, on a sample of the training pairs."""
 
@@ -104,21 +116,22 @@ class DataReport:
     held_out: bool
     lengths: Mapping[str, Lengths]
     languages: Mapping[str, Guess | None]
+    overlaps: Mapping[str, Overlap]
     warnings: tuple[str, ...]
     sample: Texts
     """Some of the training pairs, each as likely as any other."""
     coverage: Mapping[str, Coverage] | None = None
 
-    def with_coverage(self, encode: Callable[[Sequence[str]], list[list[int]]], unknown: int | None) -> DataReport:
-        """The report with what a vocabulary makes of the sample; `unknown` is the id of what it cannot write."""
+    def with_coverage(self, tokenizer: Tokenizer) -> DataReport:
+        """The report with what a vocabulary makes of the sample."""
         found, warnings = {}, []
-        for number, side in enumerate(SIDES):
+        for number, (side, own) in enumerate(zip(SIDES, (tokenizer.source, tokenizer), strict=True)):
             texts = [pair[number] for pair in self.sample]
             if not any(texts):
                 continue
-            ids = [token for tokens in encode(texts) for token in tokens]
+            ids = [token for tokens in own.encode_all(texts) for token in tokens]
             words = sum(len(text.split()) for text in texts)
-            share = sum(token == unknown for token in ids) / max(len(ids), 1)
+            share = sum(token == own.unknown for token in ids) / max(len(ids), 1)
             found[side] = Coverage(share, len(ids) / max(words, 1), len(ids) / sum(map(len, texts)))
             if share > MUCH_UNKNOWN:
                 warnings.append(
@@ -132,7 +145,7 @@ class DataReport:
         plain = {name: value for name, value in vars(self).items() if name != "sample"}
         plain["corpora"] = [asdict(corpus) for corpus in self.corpora]
         plain["repairs"] = asdict(self.repairs)
-        for name in ("lengths", "languages", "coverage"):
+        for name in ("lengths", "languages", "overlaps", "coverage"):
             values: Mapping[str, Any] = plain[name] or {}
             plain[name] = {key: None if value is None else asdict(value) for key, value in values.items()}
         return {"format_version": FORMAT_VERSION, **plain, "length_edges": EDGES}
@@ -235,14 +248,9 @@ class Survey:
             if longest
         }
 
-    def overlaps(self) -> list[str]:
-        """A warning for each split that shares sentences with the training pairs."""
-        return [
-            f"{int(sources.sum()):,} of {len(sources):,} {split} sources also occur in training, {int(pairs.sum()):,} "
-            "of them with the same target: scores on them say little about new text"
-            for split, (sources, pairs) in self._found.items()
-            if sources.any()
-        ]
+    def overlaps(self) -> dict[str, Overlap]:
+        """What each other split shares with the training pairs."""
+        return {split: Overlap(int(sources.sum()), int(pairs.sum())) for split, (sources, pairs) in self._found.items()}
 
 
 def _keys(pairs: Texts) -> tuple[Keys, Keys]:
@@ -281,12 +289,13 @@ def make_report(
             for number, side in enumerate(SIDES)
         }
         warnings += [*_languages(corpora[0], guesses), *_one_language(parts["train"], guesses)]
+    overlaps = survey.overlaps()
     for split, pairs in held.items():
         warnings += [*_swapped(parts["train"], parts[split], split), *_unfit(pairs, split, others.filters)]
-    warnings += survey.overlaps()
+        warnings += _shared(overlaps[split], len(pairs), split) if split in overlaps else []
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,
-        survey.lengths(), guesses, tuple(warnings), survey.sample,
+        survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample,
     )  # fmt: skip
 
 
@@ -353,6 +362,14 @@ def _unfit(pairs: Texts, split: str, filters: Filters) -> Iterable[str]:
                 f"{found.count:,} of {len(pairs):,} {split} pairs would be dropped from training as `{reason}`, first "
                 f"pair {found.examples[0].line:,}; they are kept"
             )
+
+
+def _shared(overlap: Overlap, pairs: int, split: str) -> Iterable[str]:
+    if overlap.sources > MUCH_SHARED * pairs:
+        yield (
+            f"{overlap.sources:,} of {pairs:,} {split} sources also occur in training, {overlap.pairs:,} of them with "
+            "the same target: scores on them say little about new text"
+        )
 
 
 # ---- guesses

@@ -176,7 +176,8 @@ def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
         case "bytes":
             return decoders.ByteLevel()
         case "bpe-end":
-            return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 0, 1)])
+            last = decoders.Replace(Regex(rf"{SPACE}\z"), "")  # Strip would do, but panics at an empty text
+            return decoders.Sequence([decoders.Fuse(), last, decoders.Replace(SPACE, " ")])
         case "words":
             # An unknown word takes the mark of its space with it.
             unknown = decoders.Replace(Regex(rf"\A{UNKNOWN}\z"), SPACE + UNKNOWN)

@@ -1,0 +1,288 @@
+"""The report before training: what it counts is true, and each warning comes when it should and only then."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import report as module
+from regard.data.corpus import Files, Generated, Mixture, Text, open_corpus
+from regard.data.filters import Filters, Kept, Sieve, keys_of
+from regard.data.formats import Block
+from regard.data.generated import Language, generate
+from regard.data.report import EDGES, SAMPLE, Coverage, DataReport, Guess, Survey, guess_language
+from regard.text.tokenizer import Tokenizer, TokenizerSettings
+
+Texts = Sequence[tuple[str, str]]
+
+TALK = {
+    "en": "It is not what we have that makes us, but what we do with it, and for this there are many ways to be happy.",
+    "de": "Das ist nicht das, was wir haben, und auch nicht, wie wir es zu nutzen wissen, sondern wer wir sind.",
+    "fr": "Ce que nous avons est une chance pour qui ne la perd pas, et vous êtes dans les bras du vent avec elle.",
+    "zh": "我们今天去学校的时候看见了一只很大的鸟。",
+    "es": "Lo que tenemos es una suerte para quien no la pierde, y ustedes están en los brazos del viento con ella.",
+    "nl": "Wat wij hebben is een kans voor wie die niet verliest, en jullie zijn met haar in de armen van de wind.",
+    "cs": "To, co máme, je štěstí pro toho, kdo ho neztratí, a vy jste s ním v náručí větru.",
+}
+
+
+def pairs(source: Language, target: Language, count: int = 300) -> Texts:
+    return generated(source, target, count, "train")
+
+
+def other_pairs(source: Language, target: Language, count: int = 60) -> Texts:
+    """Pairs that are not among `pairs`."""
+    return generated(source, target, count, "valid")
+
+
+def generated(source: Language, target: Language, count: int, split: str) -> Texts:
+    splits = generate(Generated(source=source, target=target, pairs=300, valid=120, test=0))
+    return [(pair.source, pair.target) for pair in getattr(splits, split)[:count]]
+
+
+def write(file: Path, texts: Texts) -> str:
+    file.write_bytes("".join(f"{source}\t{target}\n" for source, target in texts).encode())
+    return str(file)
+
+
+def reported(place: Path, train: Texts, valid: Texts | None = None, **settings: Any) -> DataReport:
+    given = None if valid is None else write(place / "valid.tsv", valid)
+    return open_corpus(Files(write(place / "train.tsv", train), valid_source=given, **settings)).report()
+
+
+def warnings(report: DataReport) -> list[str]:
+    """All but that the corpus is small, which the corpora of tests are."""
+    return [warning for warning in report.warnings if "pairs to train on" not in warning]
+
+
+def see(survey: Survey, texts: Texts) -> None:
+    sieve = Sieve(Filters())
+    survey.see(sieve.sift(Block("a", 1, [source for source, _ in texts], [target for _, target in texts])))
+
+
+# ---- counts
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.text("ab ", max_size=500), st.text("ab ", max_size=500)), max_size=9), max_size=3)
+)
+def test_lengths_are_counted_however_they_come(blocks: list[list[tuple[str, str]]]) -> None:
+    survey = Survey({})
+    for block in blocks:
+        sources, targets = [source for source, _ in block], [target for _, target in block]
+        survey.see(Kept(sources, targets, keys_of(sources), keys_of(targets)))
+    everything = [pair for block in blocks for pair in block]
+    for number, side in enumerate(("source", "target")):
+        lengths = [len(pair[number]) for pair in everything]
+        if not any(lengths):
+            assert side not in survey.lengths()
+            continue
+        found = survey.lengths()[side]
+        assert found.longest == max(lengths)
+        assert found.mean == pytest.approx(sum(lengths) / len(lengths))
+        lows, highs = (-1, *EDGES), (*EDGES, math.inf)
+        assert found.counts == tuple(
+            sum(low < length <= high for length in lengths) for low, high in zip(lows, highs, strict=True)
+        )
+
+
+def test_the_sample_is_fair_and_the_same_whatever_the_order() -> None:
+    texts = [(f"sentence {number}", f"Satz {number}") for number in range(5_000)]
+    one, other = Survey({}), Survey({})
+    for at in range(0, 5_000, 500):
+        see(one, texts[at : at + 500])
+    see(other, texts[::-1])
+    assert one.sample == other.sample
+    assert len(set(one.sample)) == SAMPLE
+    places = np.array([int(source.split(" ")[1]) for source, _ in one.sample])
+    assert abs(places.mean() - 2_500) < 5 * 1_443 / math.sqrt(SAMPLE)  # five times what chance would do
+
+
+def test_the_report_is_json_and_a_dozen_lines(tmp_path: Path) -> None:
+    train = [*pairs("en", "de"), ("", "leer"), ("x", "y" * 400)]
+    report = reported(tmp_path, train, source_language="en", target_language="de")
+    plain = json.loads(json.dumps(report.to_json()))
+    assert plain["format_version"] == 1
+    assert plain["train"] + plain["valid"] == plain["corpora"][0]["kept"] == 300
+    dropped = plain["corpora"][0]["dropped"]
+    assert {reason: found["count"] for reason, found in dropped.items() if found["count"]} == {"empty": 1, "ratio": 1}
+    expected = {"file": str(tmp_path / "train.tsv"), "line": 301, "source": "", "target": "leer"}
+    assert dropped["empty"]["examples"] == [expected]
+    assert plain["languages"]["train source"]["language"] == "en"
+    assert sum(plain["lengths"]["target"]["counts"]) == 300
+    assert "sample" not in plain
+    text = report.to_text()
+    assert text.startswith(
+        f"{tmp_path}/train.tsv: 302 read, 300 kept\n  dropped: 1 empty (train.tsv, line 301); 1 ratio ("
+    )
+    assert f"{plain['train']} to train on, {plain['valid']} held out to validate, 0 to test" in text
+    assert "looks like en (100% sure) → de (" in text
+    assert text.count("\n") + 1 <= 12
+    assert all(len(line) <= 120 for line in text.split("\n") if "train.tsv" not in line)
+
+
+def test_bars_are_as_long_as_their_shares(tmp_path: Path) -> None:
+    train = [("x" * 10 + f" {number:03}", "y" * (10 if number % 4 else 60) + f" {number:03}") for number in range(100)]
+    text = reported(tmp_path, train).to_text()
+    lines = {line.split("  ")[1].strip(): line for line in text.split("\n") if "%" in line and "to" in line}
+    assert "█" * 24 + " 100%" in lines["up to 25"]
+    assert "█" * 18 + " " * 6 + "  75%" in lines["up to 25"]
+    assert "█" * 6 + " " * 18 + "  25%" in lines["up to 100"]
+    assert "up to 200" not in text
+
+
+def test_what_was_taken_away_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes("\ufeffone\teins\r\ntwo\tzwei\r\nthree\tdrei\n".encode())
+    report = open_corpus(Files(str(tmp_path / "a.tsv"), valid_source=write(tmp_path / "v.tsv", [("a", "b")]))).report()
+    assert (
+        f"taken away: a byte order mark in {tmp_path}/a.tsv; 2 line ends \\r\\n in {tmp_path}/a.tsv" in report.to_text()
+    )
+
+
+def test_coverage_says_how_a_vocabulary_fits(tmp_path: Path) -> None:
+    report = reported(tmp_path, pairs("en", "zh"))
+    english = Tokenizer.learn([source for source, _ in report.sample], TokenizerSettings(vocabulary=120))
+    found = report.with_coverage(english)
+    assert found.coverage is not None
+    source, target = found.coverage["source"], found.coverage["target"]
+    assert source.unknown_share == 0
+    assert 1 < source.tokens_per_word < 8
+    assert target.unknown_share > 0.3
+    assert [warning for warning in found.warnings if warning not in report.warnings] == [
+        f"{target.unknown_share:.1%} of the tokens on the target side are unknown to the vocabulary: it has too few "
+        "characters. Use a larger `tokenizer.vocabulary`, or bytes."
+    ]
+    assert f"source: {source.tokens_per_word:.2f} tokens a word, 0.00% unknown" in found.to_text()
+    assert json.loads(json.dumps(found.to_json()))["coverage"]["target"] == vars(target)
+    # Bytes know everything.
+    whole = report.with_coverage(Tokenizer.learn(["ab"], TokenizerSettings("bytes", vocabulary=300)))
+    assert whole.warnings == report.warnings
+    assert whole.coverage is not None
+    assert isinstance(whole.coverage["target"], Coverage)
+    assert whole.coverage["target"].tokens_per_character > 1
+
+
+# ---- warnings
+
+
+def test_a_good_corpus_has_none(tmp_path: Path) -> None:
+    report = reported(tmp_path, pairs("en", "de"), other_pairs("en", "de"), source_language="en")
+    assert warnings(report) == []
+    assert "only 300 pairs to train on" in report.warnings[0]
+    assert warnings(open_corpus(Generated(pairs=10_000, valid=10, test=10)).report()) == []
+    assert open_corpus(Generated(pairs=10_000, valid=10, test=10)).report().warnings == ()
+
+
+def test_swapped_sides_are_noticed(tmp_path: Path) -> None:
+    train, other = pairs("en", "de"), other_pairs("de", "en")
+    [warning] = warnings(reported(tmp_path, train, other))
+    assert warning.startswith("the sides of valid seem to be swapped: its targets look more like the sources of train")
+    [warning] = warnings(reported(tmp_path, train, source_language="de", target_language="en"))
+    assert warning == "the sides seem to be swapped: source is to be de, but looks like en (100% sure)"
+    [warning] = warnings(reported(tmp_path, train, source_language="en", target_language="fr"))
+    assert warning.startswith("the target side is to be fr, but looks like de (")
+    # Scripts tell, too: what does not fit is dropped, and the advice says why it may be.
+    reverse = [(f"{TALK['zh']} {number}", f"{TALK['en']} {number}") for number in range(20)]
+    mixed = [*pairs("en", "zh", 80), *reverse]
+    [warning] = warnings(reported(tmp_path, mixed, source_language="en", target_language="zh"))
+    assert "20% of the pairs were dropped, 20 of them as `script`. Are the sides swapped" in warning
+
+
+def test_one_language_on_both_sides_is_noticed(tmp_path: Path) -> None:
+    english = [source for source, _ in pairs("en", "de")]
+    found = warnings(reported(tmp_path, list(zip(english, english[::-1], strict=True)), filters=Filters(max_ratio=0.0)))
+    assert [warning for warning in found if "both sides look like en (100% sure)" in warning]
+    # Of a language without a profile, too.
+    czech = [(f"{TALK['cs']} {number}", f"{number} {TALK['cs']}") for number in range(100)]
+    [warning] = warnings(reported(tmp_path, czech))
+    assert warning.startswith("both sides look like one language (their trigrams have a cosine of 1.00)")
+
+
+def test_much_that_is_dropped_comes_with_advice(tmp_path: Path) -> None:
+    train = [*pairs("en", "de", 80), *((f"summary {number}", f"{number} story " * 40) for number in range(20))]
+    [warning] = warnings(reported(tmp_path, train))
+    assert warning.startswith(f"{tmp_path}/train.tsv: 20% of the pairs were dropped, 20 of them as `ratio`. ")
+    assert "For other tasks than translation, set max_ratio = 0." in warning
+    assert warnings(reported(tmp_path, train, filters=Filters(max_ratio=0.0))) == []
+
+
+def test_overlap_with_other_splits_is_noticed(tmp_path: Path) -> None:
+    train = pairs("en", "de")
+    valid = [*train[:3], (train[3][0], "anders gesagt"), *other_pairs("en", "de", 36)]
+    report = reported(tmp_path, train, valid)
+    assert vars(report.overlaps["valid"]) == {"sources": 4, "pairs": 3}
+    [warning] = warnings(report)
+    assert warning.startswith("4 of 40 valid sources also occur in training, 3 of them with the same target")
+    # One in a hundred may be chance, and is only counted.
+    few = reported(tmp_path, train, [train[0], *other_pairs("en", "de", 120)])
+    assert (few.overlaps["valid"].sources, warnings(few)) == (1, [])
+
+
+def test_odd_pairs_in_other_splits_are_kept_and_told(tmp_path: Path) -> None:
+    valid = [*other_pairs("en", "de"), ("", "leer"), ("x" * 3_000, "y" * 3_000), ("OK", "OK"), ("OK", "OK")]
+    report = reported(tmp_path, pairs("en", "de"), valid)
+    assert report.valid == 64
+    assert warnings(report) == [
+        "1 of 64 valid pairs would be dropped from training as `empty`, first pair 61; they are kept",
+        "1 of 64 valid pairs would be dropped from training as `too long`, first pair 62; they are kept",
+    ]
+
+
+def test_mixtures_are_not_guessed_at(tmp_path: Path) -> None:
+    there, back = write(tmp_path / "ende.tsv", pairs("en", "de")), write(tmp_path / "deen.tsv", pairs("de", "en"))
+    parts = Files(there), Files(back)
+    report = open_corpus(Mixture(parts, temperature=2.0, weights=(1.0, 1.5))).report()
+    assert (warnings(report), report.languages) == ([], {})
+    assert "ende.tsv: 300 read, 300 kept\n" in report.to_text()
+    assert "deen.tsv: 300 read, 300 kept, each 1.50 times an epoch" in report.to_text()
+
+
+def test_plain_text_has_one_side(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{TALK['en']}\n" * 60, encoding="utf-8")
+    report = open_corpus(Text(str(tmp_path / "a.txt"))).report()
+    assert report.warnings == ()
+    assert list(report.lengths) == ["target"]
+    assert "looks like en (100% sure)\n" in report.to_text()
+    bytes_tokenizer = Tokenizer.learn([TALK["en"]], TokenizerSettings("bytes", vocabulary=300))
+    assert list(report.with_coverage(bytes_tokenizer).coverage or {}) == ["target"]
+
+
+# ---- guesses
+
+
+@pytest.mark.parametrize("language", TALK)
+def test_languages_with_a_profile_are_known_and_others_are_not_mistaken(language: str) -> None:
+    guess = guess_language([TALK[language]] * 3)
+    if language in ("en", "de", "fr", "zh"):
+        assert guess is not None
+        assert guess.language == language
+        assert guess.sure
+    else:
+        assert guess is None
+
+
+def test_too_little_text_is_no_ground_for_a_guess() -> None:
+    assert guess_language([]) is None
+    assert guess_language(["the"]) is None
+    assert guess_language(["12 34 !"] * 50) is None
+    assert guess_language(["字"]) is None
+
+
+def test_a_mixture_is_a_guess_of_little_confidence() -> None:
+    guess = guess_language([TALK["en"], TALK["de"]] * 5)
+    assert guess is not None
+    assert not guess.sure
+    assert Guess("de", 0.8).sure
+
+
+def test_no_word_speaks_for_two_languages() -> None:
+    words = [word for listed in module.FREQUENT.values() for word in listed.split(" ")]
+    assert len(words) == len(set(words))
