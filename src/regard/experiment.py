@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -70,7 +70,7 @@ class _Run:
         if resume:
             self.tokenizer = self._same_tokenizer()
         else:
-            self.tokenizer = Tokenizer.learn_pair(_Side(pairs, "source"), _Side(pairs, "target"), recipe.tokenizer)
+            self.tokenizer = Tokenizer.learn_pair(pairs, recipe.tokenizer)
         examples = self._examples(pairs)
         valid_pairs = pairs.corpus.valid()
         if not valid_pairs:
@@ -215,17 +215,6 @@ class _TrainingPairs:
         if self._kept is None and self.bytes < STREAMED:
             self._kept = list(self.corpus.train())
         return self.corpus.train() if self._kept is None else iter(self._kept)
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The texts of one side, as often as they are asked for."""
-
-    pairs: _TrainingPairs
-    name: Literal["source", "target"]
-
-    def __iter__(self) -> Iterator[str]:
-        return (getattr(pair, self.name) for pair in self.pairs)
 
 
 @contextmanager

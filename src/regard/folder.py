@@ -4,6 +4,7 @@ recipe.toml         all settings of the run
 tokenizer.json      the vocabulary
 model.safetensors   the weights
 card.md             what it is, for people
+data.json           what it was trained on: counts, lengths, what was dropped, what looked wrong
 metrics.jsonl       how it learned
 manifest.json       format version, size and SHA-256 of each file
 checkpoints/        while training
@@ -11,7 +12,8 @@ checkpoints/        while training
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,8 @@ from regard.models.interface import SequenceModel
 from regard.recipe import Recipe, build_recipe, find
 from regard.text.tokenizer import Tokenizer
 
-RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS = (
-    "recipe.toml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl",
+RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA = (
+    "recipe.toml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl", "data.json",
 )  # fmt: skip
 CHECKPOINTS = "checkpoints"
 
@@ -44,13 +46,17 @@ class Loaded:
     model: SequenceModel[Any]
 
 
-def write_beginning(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
-    """What is known before the first step: settings and vocabulary."""
+def write_beginning(
+    folder: Path, recipe: Recipe, tokenizer: Tokenizer, report: Mapping[str, object] | None = None
+) -> None:
+    """What is known before the first step: settings and vocabulary, and a report on the corpus if there is one."""
     folder.mkdir(parents=True, exist_ok=True)
     # Whoever trains a finished model further has an unfinished one, until `write_end`.
     (folder / MANIFEST).unlink(missing_ok=True)
     write_file(folder / RECIPE, settings.to_toml(recipe))
     write_file(folder / TOKENIZER, tokenizer.to_json())
+    if report is not None:
+        write_file(folder / DATA, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
@@ -59,7 +65,8 @@ def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
     save_file(weights, beside)
     beside.replace(folder / WEIGHTS)
     write_file(folder / CARD, card)
-    seal(folder, [RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS])
+    names = [RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS]
+    seal(folder, [*names, DATA] if (folder / DATA).is_file() else names)
 
 
 def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
@@ -256,6 +258,8 @@ def test_languages_are_told_and_tags_are_no_text(tmp_path: Path) -> None:
     assert LanguagePair("b sentence 0", "b Satz 1", "en", "zh-Hans") in pairs
     assert target_tags(mixture) == ["<2de>", "<2zh-Hans>"]
     assert target_tag("de") not in "".join(pair.source for pair in pairs)
+    with pytest.raises(UsageError, match=r"data\.tag_target: must be false"):
+        load_corpus(mixture)
     assert target_tags(Mixture(parts)) == target_tags(parts[0]) == target_tags(Generated()) == []
 
 
@@ -385,3 +389,10 @@ def test_real_corpora() -> None:
     assert len({pair.source for pair in head}) > 14_000
     blocks = formats.partner_blocks(str(europarl / "dev.en.bz2"), str(europarl / "dev.de.bz2"), Repairs())
     assert sum(len(block.sources) for block in blocks) == 3_000
+
+
+def test_the_page_about_corpora_shows_recipes_that_can_be_built() -> None:
+    page = Path(__file__).parents[2] / "docs/data.md"
+    examples = re.findall(r"^```toml\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    kinds = [build_recipe(tomllib.loads(example), [], str(page)).data.kind for example in examples]
+    assert kinds == ["files", "files", "mixture"]

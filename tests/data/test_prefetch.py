@@ -92,6 +92,18 @@ def test_closing_early_closes_what_is_behind(taken: int) -> None:
     assert closed.is_set() or taken == 0
 
 
+def test_closing_at_any_moment_never_hangs() -> None:
+    def make() -> Iterator[int]:
+        yield from range(3)
+        raise RuntimeError("nobody waits for this")
+
+    for number in range(300):
+        ahead = Ahead(range(3) if number % 2 else make(), 1)
+        for _ in range(number % 4):
+            next(ahead, None) if number % 8 < 4 else time.sleep(0)
+        ahead.close()
+
+
 @pytest.mark.parametrize("first", [0, 7, 23])
 def test_batches_are_those_of_their_steps(first: int) -> None:
     with Prefetch(BATCHES, first, "cpu") as prefetch:

@@ -15,6 +15,7 @@ import pytest
 from regard import experiment
 from regard.data import prepare as module
 from regard.data.corpus import Origin
+from regard.data.generated import Pair
 from regard.data.prepare import NOTES, cache_folder, prepare
 from regard.data.store import TokenStore
 from regard.errors import DataError, MissingError
@@ -89,7 +90,7 @@ def test_texts_of_one_side_are_for_language_models(cache: Path, files: tuple[Pat
 
 def test_each_side_is_encoded_by_its_own_tokenizer(cache: Path, files: tuple[Path, ...]) -> None:
     sources, targets = zip(*PAIRS, strict=True)
-    own = Tokenizer.learn_pair(sources, targets, TokenizerSettings(vocabulary=60, shared=False))
+    own = Tokenizer.learn_pair([Pair(*pair) for pair in PAIRS], TokenizerSettings(vocabulary=60, shared=False))
     store = prepare(cache, Origin(files, "as it is"), PAIRS, own, quiet())
     assert store.source is not None
     assert [own.source.decode(store.source[number]) for number in range(len(store))] == list(sources)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.generated import Pair
 from regard.errors import DataError
 from regard.text.dropout import MergeDropout
 from regard.text.learning import MERGING, Kind
@@ -99,7 +100,7 @@ def test_training_text_is_cut_several_times_if_asked() -> None:
 
 def test_each_language_is_cut_by_its_own_vocabulary() -> None:
     settings = TokenizerSettings(vocabulary=40, shared=False, dropout=0.2)
-    pair = Tokenizer.learn_pair(["abc abc"], ["xyz xyz"], settings)
+    pair = Tokenizer.learn_pair([Pair("abc abc", "xyz xyz")], settings)
     cut = pair.training_cuts(settings, seed=1)[0]
     assert pair.source.decode(cut.source.encode_all(["abc"])[0]) == "abc"
     assert pair.decode(cut.encode_all(["xyz"])[0]) == "xyz"

@@ -95,7 +95,16 @@ def test_a_megabyte_without_a_space_is_learned_from_quickly(kind: Kind) -> None:
     tokenizer = Tokenizer.learn([line], TokenizerSettings(kind, 600))
     ids = tokenizer.encode(line)
     assert tokenizer.decode(ids) == (line if kind != "words" else "<unk>")
-    assert time.process_time() - started < 10  # as a single word it takes minutes
+    if kind in learning.MERGING:
+        part = line[:30_000]
+        assert tokenizer.decode(tokenizer.with_dropout(0.1, seed=1).encode_all([part])[0]) == part
+    assert time.process_time() - started < 10  # a single word would take minutes with dropout
+
+
+@pytest.mark.parametrize("kind", learning.MERGING)
+def test_no_subword_is_longer_than_a_piece(kind: Kind) -> None:
+    tokenizer = Tokenizer.learn(["a" * 5_000], TokenizerSettings(kind, 400))
+    assert max(map(len, tokenizer.labels(range(tokenizer.size)))) == learning.LONGEST_PIECE
 
 
 def test_of_much_unspaced_text_an_even_sample_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +171,8 @@ def test_capitals_become_small_if_asked(kind: Kind) -> None:
 def test_lines_that_can_be_read_once_only_are_refused() -> None:
     with pytest.raises(UsageError, match="must be something that can be read twice"):
         Tokenizer.learn((line for line in LINES), TokenizerSettings())
+    with pytest.raises(UsageError, match="must be something that can be read twice"):
+        Tokenizer.learn_pair(iter([]), TokenizerSettings())
 
 
 def test_a_line_that_is_not_unicode_is_named() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from regard.data.generated import Pair
 from regard.errors import DataError, MissingError
 from regard.text.learning import Kind
 from regard.text.tokenizer import END, PADDING, START, UNKNOWN, Tokenizer, TokenizerSettings
@@ -167,7 +168,7 @@ def test_a_saved_tokenizer_is_the_same_one(kind: Kind, tmp_path: Path) -> None:
 
 def test_each_language_may_have_its_own_vocabulary(tmp_path: Path) -> None:
     settings = TokenizerSettings(vocabulary=120, shared=False)
-    pair = Tokenizer.learn_pair(["abc abd"], ["xyz xyw yyy"], settings)
+    pair = Tokenizer.learn_pair([Pair("abc abd", "xyz xyw yyy")], settings)
     assert pair.source.unknown not in pair.source.encode("abc")
     assert set(pair.encode("abc")[-3:]) == {pair.unknown}
     assert pair.decode(pair.encode("xyz")) == "xyz"
@@ -182,7 +183,7 @@ def test_each_language_may_have_its_own_vocabulary(tmp_path: Path) -> None:
 
 
 def test_a_shared_vocabulary_knows_both_languages() -> None:
-    both = Tokenizer.learn_pair(["abc"], ["xyz"], TokenizerSettings(vocabulary=120))
+    both = Tokenizer.learn_pair([Pair("abc", "xyz")], TokenizerSettings(vocabulary=120))
     assert both.source is both
     assert both.unknown not in both.encode("abc xyz")
 

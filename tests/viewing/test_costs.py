@@ -18,7 +18,7 @@ from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.models.wavenet import WaveNetSettings
-from regard.viewing.costs import SENTENCE, Flops, Memory, _Alive, count, reads_source, tensors_of, usual_length
+from regard.viewing.costs import SENTENCE, Flops, Memory, _Alive, count, tensors_of, usual_length
 
 V = 1000
 TRANSFORMER = TransformerSettings(encoder_layers=1, decoder_layers=2, d_model=64, d_ff=256, heads=4)
@@ -173,7 +173,7 @@ def test_lengths() -> None:
 
 
 def test_who_reads_a_source() -> None:
-    found = {kind for kind, settings in SMALL.items() if reads_source(meta(settings))}
+    found = {kind for kind, settings in SMALL.items() if meta(settings).reads_source}
     assert found == {TransformerSettings, RecurrentSettings, ByteNetSettings, ConvS2SSettings}
 
 

@@ -277,7 +277,7 @@ class Corpus:
                 passed += 1
                 yield pair
         counts = [
-            CorpusCounts(part.name, sieve.read, sieve.kept, sieve.dropped, part.languages, times)
+            CorpusCounts(part.name, sieve.read, sieve.kept, sieve.dropped, sieve.scripts, part.languages, times)
             for part, sieve, times in zip(self._parts, sieves, repeats, strict=True)
         ]
         filters = self._parts[0].filters if len(self._parts) == 1 else Filters()
@@ -359,6 +359,11 @@ def load_corpus(settings: CorpusSettings) -> Splits:
         return generate(settings)
     if isinstance(settings, Text):
         raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
+    if target_tags(settings):
+        raise UsageError(
+            "data.tag_target: must be false, because training does not put tags before sources yet, but is true. "
+            "Leave it out."
+        )
     corpus = open_corpus(settings)
     return Splits(list(corpus.train()), corpus.valid(), corpus.test())
 

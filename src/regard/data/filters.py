@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -154,26 +155,22 @@ class Sieve:
         self.dropped = {reason: Dropped() for reason in REASONS}
 
     @property
-    def scripts(self) -> tuple[frozenset[str], frozenset[str]]:
+    def scripts(self) -> tuple[tuple[str, ...], ...]:
         """The scripts that each side may use beside Latin, as its language says, or else as its first lines do."""
-        source, target = (side.own for side in self._scripts)
-        return source, target
+        return tuple(tuple(sorted(side.own)) for side in self._scripts)
 
     def sift(self, block: Block) -> Kept:
         """The pairs of a block that are to be kept, in order."""
         reasons = self._reasons(block.sources, block.targets)
-        good = np.flatnonzero(reasons < 0)
-        sources, targets = ([side[place] for place in good] for side in (block.sources, block.targets))
+        good = reasons < 0
+        sources, targets = (list(compress(side, good.tolist())) for side in (block.sources, block.targets))
         source_keys = keys_of(sources)
         pair_keys = pair_keys_of(source_keys, keys_of(targets))
         if self._settings.drop_duplicates:
             again = self._seen.add(pair_keys)
-            if again.any():
-                reasons[good[again]] = REASONS.index("duplicate")
-                sources, targets = (
-                    [text for text, drop in zip(side, again, strict=True) if not drop] for side in (sources, targets)
-                )
-                source_keys, pair_keys = source_keys[~again], pair_keys[~again]
+            reasons[np.flatnonzero(good)[again]] = REASONS.index("duplicate")
+            sources, targets = (list(compress(side, (~again).tolist())) for side in (sources, targets))
+            source_keys, pair_keys = source_keys[~again], pair_keys[~again]
         self._count(block, reasons)
         return Kept(sources, targets, source_keys, pair_keys)
 

@@ -54,7 +54,7 @@ class Ahead(Generic[T]):
         """Stop the thread and wait for it."""
         self._over = True
         self._stop.set()
-        # It may be waiting for room. Once it gets some it sees the sign; it puts at most one more item.
+        # It may be waiting for room. Once it gets some it sees the sign, and puts nothing more.
         while True:
             try:
                 self._ready.get_nowait()
@@ -65,14 +65,16 @@ class Ahead(Generic[T]):
 
 def _run(items: Iterator[T], ready: Queue[tuple[T] | BaseException], stop: threading.Event) -> None:
     """The other thread's work."""
+    last: BaseException = StopIteration()
     try:
         for item in items:
             if stop.is_set():
                 return
             ready.put((item,))
-        ready.put(StopIteration())
     except BaseException as error:  # whatever it is, it belongs to the one who waits for the item
-        ready.put(error)
+        last = error
+    if not stop.is_set():
+        ready.put(last)
 
 
 class Prefetch(Ahead[Batch]):
@@ -82,12 +84,13 @@ class Prefetch(Ahead[Batch]):
         self, batches: Batches, first: int, device: torch.device | str, rank: int = 0, ranks: int = 1, depth: int = 4
     ) -> None:
         self._device = torch.device(device)
-        made = (batches.share(step, rank, ranks) for step in count(first))
-        # Only from pinned memory does a copy to the GPU run beside its work.
-        super().__init__(map(_pinned, made) if self._device.type == "cuda" else made, depth)
+        super().__init__((batches.share(step, rank, ranks) for step in count(first)), depth)
 
     def __next__(self) -> Batch:
-        return super().__next__().to(self._device)
+        batch = super().__next__()
+        # Only from pinned memory does a copy to the GPU run beside its work. Pinned here and not by the other thread,
+        # for which the first GPU is the current one, whichever this program has chosen.
+        return (_pinned(batch) if self._device.type == "cuda" else batch).to(self._device)
 
 
 def _pinned(batch: Batch) -> Batch:

@@ -72,6 +72,8 @@ class CorpusCounts:
     read: int
     kept: int
     dropped: Mapping[str, Dropped]
+    scripts: tuple[tuple[str, ...], ...]
+    """Those that each side may use beside Latin; empty where they were not asked for."""
     languages: tuple[str | None, str | None] = (None, None)
     copies: float = 1.0
     """How often each of its pairs occurs in an epoch."""

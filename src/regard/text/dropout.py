@@ -76,14 +76,14 @@ class MergeDropout:
         ids = _flat([encoding.ids for encoding in whole])
         inside = _flat([[word or 0 for word in encoding.word_ids] for encoding in whole])
         text = np.repeat(np.arange(len(texts)), lengths)
-        seeds = np.array([self._hash(text) for text in texts], np.uint64)
+        seeds = np.array([self._hash(one) for one in texts], np.uint64)
         # Back to the smallest pieces; each knows its word by a number that no other word of these texts has.
         counts = np.diff(self._first_atom)[ids]
-        word = np.repeat(text * (int(inside.max(initial=0)) + 1) + inside, counts)
+        words = int(inside.max(initial=0)) + 1
+        word = np.repeat(text * words + inside, counts)
         draws = _mix(np.repeat(seeds[text] + inside.astype(np.uint64), counts)) + _places_in(word).astype(np.uint64)
         pieces, owner = self._merge(self._atoms[_ranges(self._first_atom[ids], counts)], word, draws)
-        owner //= int(inside.max(initial=0)) + 1
-        ends = np.searchsorted(owner, np.arange(len(texts)), side="right").tolist()
+        ends = np.searchsorted(owner // words, np.arange(len(texts)), side="right").tolist()
         everything = pieces.tolist()
         return [everything[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -104,7 +104,6 @@ class MergeDropout:
             chosen = np.flatnonzero((ranks == np.repeat(best, sizes)) & goes_on)
             # Of equal merges in a word only the first: the next round finds the others.
             chosen = chosen[np.diff(word[chosen], prepend=-1) != 0]
-            pieces = pieces.copy()
             pieces[chosen] = self._merged[ranks[chosen]]
             goes_on[chosen + 1] = False
             pieces, word, draws, place = pieces[goes_on], word[goes_on], draws[goes_on], place[goes_on]
@@ -130,9 +129,9 @@ class MergeDropout:
 
 def _atoms(size: int, pairs: Sequence[tuple[int, int, int]]) -> tuple[Ids, Ids]:
     """What each token is made of before any merge: all of it in one row, and where each token's part begins."""
-    atoms = [(token,) for token in range(size)]
+    atoms: list[tuple[int, ...]] = [(token,) for token in range(size)]
     for left, right, merged in pairs:
-        atoms[merged] = atoms[left] + atoms[right]  # type: ignore[assignment]
+        atoms[merged] = atoms[left] + atoms[right]
     return _flat(atoms), np.cumsum([0, *map(len, atoms)])
 
 

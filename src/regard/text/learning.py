@@ -29,7 +29,7 @@ Kind = Literal["bpe", "bpe-end", "bytes", "words", "characters"]
 MERGING: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes")
 SPACED: tuple[Kind, ...] = ("bpe", "bpe-end", "words")
 
-# A longer piece is cut: a megabyte without a space must not become a single word, in which each merge is slow.
+# A longer piece is cut: a megabyte without a space must not be one word, which takes too long to merge again and again.
 LONGEST_PIECE = 64
 # Where no spaces are written nearly every piece is new, and each character costs some 150 bytes while learning.
 MOST_UNSPACED = 8_000_000
@@ -92,11 +92,7 @@ class TokenizerSettings:
 
 def learn(lines: Iterable[str], settings: TokenizerSettings) -> tokenizers.Tokenizer:
     """A tokenizer whose vocabulary is learned from `lines`, which are read twice."""
-    if isinstance(lines, Iterator):
-        raise UsageError(
-            "learn: `lines` must be something that can be read twice, such as a list, but is an iterator, which can "
-            "be read once. Write list(lines)."
-        )
+    check_can_be_read_twice(lines)
     found = survey(lines, lambda text: _normal(text, settings))
     if settings.kind == "characters":
         return _of_characters(found, settings)
@@ -106,6 +102,15 @@ def learn(lines: Iterable[str], settings: TokenizerSettings) -> tokenizers.Token
     inner.decoder = _decoder(settings)
     inner.train_from_iterator(_fed(lines, found), _trainer(found, settings))
     return inner
+
+
+def check_can_be_read_twice(texts: Iterable[object]) -> None:
+    """A list can, a generator cannot."""
+    if isinstance(texts, Iterator):
+        raise UsageError(
+            "learn: the text must be something that can be read twice, such as a list, but is an iterator, which can "
+            "be read once. Write list(…)."
+        )
 
 
 def _normal(text: str, settings: TokenizerSettings) -> str:

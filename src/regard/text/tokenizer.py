@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
 
 import tokenizers
 from tokenizers import decoders
@@ -25,6 +26,20 @@ from regard.text.survey import not_unicode
 __all__ = ["END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Tokenizer", "TokenizerSettings"]
 
 CHUNK = 8_192  # texts encoded at a time: the library keeps much more of each than its ids
+
+
+class TextPair(Protocol):
+    """A text and its translation."""
+
+    @property
+    def source(self) -> str:
+        """What is translated."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """Its translation."""
+        ...
 
 
 class Tokenizer:
@@ -55,13 +70,13 @@ class Tokenizer:
         return cls(learning.learn(lines, settings))
 
     @classmethod
-    def learn_pair(
-        cls, sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings | GPT2Files
-    ) -> Tokenizer:
+    def learn_pair(cls, pairs: Iterable[TextPair], settings: TokenizerSettings | GPT2Files) -> Tokenizer:
         """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false."""
-        if isinstance(settings, TokenizerSettings) and not settings.shared:
-            return cls(learning.learn(targets, settings), cls.learn(sources, settings))
-        return cls.learn(_Both(sources, targets), settings)
+        learning.check_can_be_read_twice(pairs)
+        if isinstance(settings, GPT2Files) or settings.shared:
+            return cls.learn(_Texts(pairs, ("source", "target")), settings)
+        target = learning.learn(_Texts(pairs, ("target",)), settings)
+        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings))
 
     @classmethod
     def from_gpt2(cls, encoder: Path, merges: Path) -> Tokenizer:
@@ -139,14 +154,15 @@ class Tokenizer:
         return tuple(self._inner.decode([token], skip_special_tokens=False).replace(" ", SPACE) for token in ids)
 
 
-class _Both:
-    """Two languages one after the other, as often as asked for."""
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of one side or of both, as often as they are asked for."""
 
-    def __init__(self, sources: Iterable[str], targets: Iterable[str]) -> None:
-        self._sides = sources, targets
+    pairs: Iterable[TextPair]
+    sides: tuple[Literal["source", "target"], ...]
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._sides)
+        return (getattr(pair, side) for pair in self.pairs for side in self.sides)
 
 
 def _specials(inner: tokenizers.Tokenizer) -> Specials:

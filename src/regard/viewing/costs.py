@@ -33,7 +33,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.batch import Batch, Tokens
-from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.training.loss import smoothed_cross_entropy
 
@@ -71,27 +70,18 @@ class Memory:
     decoding: int
 
 
-def reads_source(model: SequenceModel[Any]) -> bool:
-    """Whether the model translates; a language model starts from nothing."""
-    try:
-        model.start(None, rows=1)
-    except (UsageError, ValueError):
-        return True
-    return False
-
-
 def usual_length(model: SequenceModel[Any]) -> int:
     """The length to count with unless told: a sentence, or all the positions that a language model has learned."""
     limit: int | None = getattr(model.settings, "limit", None)
     if limit is None:
         return SENTENCE
-    return min(limit, SENTENCE) if reads_source(model) else limit
+    return min(limit, SENTENCE) if model.reads_source else limit
 
 
 def count(model: SequenceModel[Any], length: int, tokens: int, beams: int) -> tuple[Flops, Memory]:
     """The costs of a model on the meta device: rows of `length` tokens on each side, `tokens` of them in a batch."""
     rows = max(1, tokens // length)
-    source = _tokens(1, length) if reads_source(model) else None
+    source = _tokens(1, length) if model.reads_source else None
     training, activations, most = _train(model, rows, length)
     with torch.no_grad(), _counting() as start:
         state = model.eval().start(source, 1)
@@ -126,7 +116,7 @@ def tensors_of(state: object) -> Iterator[Tensor]:
 def _train(model: SequenceModel[Any], rows: int, length: int) -> tuple[int, int, int]:
     """One training step: its FLOPs, the bytes of what is kept between forward and backward, and the most at once."""
     tokens = _tokens(rows, length)
-    batch = Batch(tokens if reads_source(model) else None, tokens, tokens.ids_BT)
+    batch = Batch(tokens if model.reads_source else None, tokens, tokens.ids_BT)
     with _Alive() as alive, _counting() as flops:
         loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
         activations = alive.now
@@ -146,7 +136,7 @@ class _Alive(TorchDispatchMode):
     """How many bytes the tensors made inside the block take: now, and at most."""
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.now, self.most = 0, 0
         self._known: set[int] = set()
 

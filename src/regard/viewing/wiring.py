@@ -27,7 +27,6 @@ from regard.layers.positions import SinusoidalPositions
 from regard.layers.recurrent import RecurrentLayer, StateAttention
 from regard.models.convs2s import MultiStepAttention
 from regard.models.interface import SequenceModel
-from regard.viewing.costs import reads_source
 
 SOURCE_PARTS = ("cross-attention", "attention to source")
 
@@ -61,7 +60,7 @@ def wiring(model: SequenceModel[Any]) -> tuple[list[Box], list[Box]]:
     tokens = Tokens.whole(torch.zeros(1, 2, dtype=torch.long, device="meta"))
     with torch.no_grad():
         with _listening(model.eval()) as read:
-            state = model.start(tokens if reads_source(model) else None, rows=1)
+            state = model.start(tokens if model.reads_source else None, rows=1)
         with _listening(model) as written:
             model.step(tokens.ids_BT[:, :1], state)
     return _boxes(model, read), [*_boxes(model, written), _output(model)]

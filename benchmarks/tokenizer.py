@@ -1,0 +1,78 @@
+"""How fast vocabularies are learned and text is encoded, and how much memory learning takes.
+
+    python -m benchmarks.tokenizer           a text of made-up words, as frequent as words are
+    python -m benchmarks.tokenizer FILE      a text of your own, one sentence a line
+
+A CPU second counts the time of all threads, and is what can be compared on a busy machine. Memory is that of a process
+that does nothing else, beyond what it had before it read the text.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.text.learning import MERGING, Kind
+from regard.text.tokenizer import Tokenizer, TokenizerSettings
+
+KINDS: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes", "words", "characters")
+VOCABULARY = 8_000
+LINES = 20_000  # lines that are encoded
+
+
+class Lines:
+    """The lines of a file, or made-up ones, as often as they are asked for."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        if self._file is not None:
+            with self._file.open(encoding="utf-8", newline="\n") as stream:
+                yield from (line.removesuffix("\n") for line in stream)
+            return
+        draw = random.Random(1)
+        words = ["".join(draw.choices("etaoinshrdlucmfwypvbgk", k=draw.randint(1, 11))) for _ in range(30_000)]
+        # Zipf's law: the n-th word is about 1/n as frequent as the first.
+        weights = [1 / rank for rank in range(1, len(words) + 1)]
+        for _ in range(LINES):
+            yield " ".join(draw.choices(words, weights, k=20))
+
+
+def measure(kind: Kind, file: Path | None) -> None:
+    lines = Lines(file)
+    before, cpu = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    tokenizer = Tokenizer.learn(lines, TokenizerSettings(kind, VOCABULARY))
+    learned = time.process_time() - cpu
+    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"  {kind}: {tokenizer.size:,} tokens learned in {learned:.1f} CPU s and {memory:,.0f} MiB")
+    texts = [line for line, _ in zip(lines, range(LINES), strict=False)]
+    encode("encoded", tokenizer.encode_all, texts)
+    if kind in MERGING:
+        encode("with dropout", tokenizer.with_dropout(0.1, seed=1).encode_all, texts)
+
+
+def encode(name: str, function: object, texts: list[str]) -> None:
+    assert callable(function)
+    clock, cpu = time.perf_counter(), time.process_time()
+    tokens = sum(map(len, function(texts)))
+    seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
+    print(f"    {name}: {tokens / cpu / 1e6:.2f} million tokens a CPU second, {tokens / seconds / 1e6:.2f} a second")
+
+
+def main() -> None:
+    file = Path(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else None
+    for kind in KINDS:
+        # A process of its own: peak memory never goes down again.
+        child = multiprocessing.get_context("spawn").Process(target=measure, args=(kind, file))
+        child.start()
+        child.join()
+
+
+if __name__ == "__main__":
+    main()
