@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -59,9 +60,12 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to put the model and the picture.")] = Path("demo"),
 ) -> None:
     """A tour in two minutes, offline: train a small Transformer, score it, translate, and look at its attention."""
-    from regard.demo import MODEL, run
+    from regard.demo import run
 
-    _exit_if_stopped(run(out), out / MODEL)
+    signal = run(out)
+    if signal is not None:
+        print(f"Stopped by {signal}. To begin again: regard demo", file=sys.stderr)
+        raise typer.Exit(STOPPED_BY[signal])
 
 
 @app.command()
@@ -84,9 +88,9 @@ def train(
     changes = [argument for argument in arguments if "=" in argument]
     names = [argument for argument in arguments if "=" not in argument]
     if len(names) > 1:
-        raise UsageError(f"regard train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
+        raise UsageError(f"train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
     if (source is None) != (target is None):
-        raise UsageError("regard train: --source and --target must be given together, but one is missing.")
+        raise UsageError("train: --source and --target must be given together, but one is missing. Give both.")
     if source is not None:
         changes = [f"data={{kind='files', source={text_of(source)}, target={text_of(target)}}}", *changes]
     if resume:
@@ -94,13 +98,16 @@ def train(
             raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
         plan = folder.read_recipe(out, changes)
     elif not names and source is None:
-        raise UsageError("regard train: needs a recipe or --source and --target. See: regard train --help")
+        raise UsageError("train: needs a recipe or --source and --target. See: regard train --help")
     else:
         plan = load_recipe(names[0] if names else "small", changes)
     place = out or Path("runs") / plan.name
     outcome = experiment.train(plan, place, resume)
     _exit_if_stopped(outcome.signal, place)
-    print(f"All {outcome.step:,} steps done. The model is in {place}. Try: regard translate {place}", file=sys.stderr)
+    print(
+        f"All {outcome.step:,} steps done. The model is in {place}. Try: regard translate {quote(str(place))}",
+        file=sys.stderr,
+    )
 
 
 @app.command()
@@ -143,7 +150,7 @@ def evaluate(
     from regard.evaluation.metrics import score
 
     if (source is None) != (reference is None):
-        raise UsageError("regard evaluate: SOURCE and REFERENCE must be given together, but one is missing.")
+        raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
     loaded = _load(model)
     pairs = (
         load_corpus(loaded.recipe.data).test if source is None or reference is None else read_pairs(source, reference)
@@ -169,6 +176,8 @@ def view(
     """Draw every attention of the model while it translates a sentence, into one HTML file."""
     from regard.files import write_file
 
+    if out.suffix not in (".html", ".htm"):
+        raise UsageError(f"{out}: the picture is a page, so its name must end in .html, but ends in `{out.suffix}`.")
     picture = _load(model).look(text)
     write_file(out, picture.to_html())
     print(picture.translation)
@@ -291,7 +300,10 @@ def _as_json(translations: Sequence[Translation]) -> str:
 def _exit_if_stopped(signal: str | None, out: Path) -> None:
     """Say how to go on after a signal, and leave with the code shells expect of it."""
     if signal is not None:
-        print(f"Stopped by {signal}; nothing is lost. Go on with: regard train --resume --out {out}", file=sys.stderr)
+        print(
+            f"Stopped by {signal}; nothing is lost. Go on with: regard train --resume --out {quote(str(out))}",
+            file=sys.stderr,
+        )
         raise typer.Exit(STOPPED_BY[signal])
 
 

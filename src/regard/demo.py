@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 from regard import api, experiment, folder
 from regard.data.corpus import load_corpus
@@ -44,11 +45,13 @@ def run(out: Path) -> str | None:
     page = out / "attention.html"
     write_file(page, picture.to_html())
     print(f"\nWhat it looks at while it writes “{picture.translation}”:\n  {page.resolve().as_uri()}\n")
+    # After `make demo` the command is in the project's own environment, where no shell looks for it.
+    regard, model_path = "regard" if shutil.which("regard") else ".venv/bin/regard", quote(str(model_folder))
     print("Next:")
-    print(f'  echo "one hundred one" | regard translate {model_folder}')
-    print(f'  regard view {model_folder} "Saturday, March 14, 2015" --out picture.html')
-    print(f"  regard inspect {model_folder}")
-    print("  regard train --source your.en --target your.de")
+    print(f'  echo "one hundred one" | {regard} translate {model_path}')
+    print(f'  {regard} view {model_path} "Saturday, March 14, 2015" --out picture.html')
+    print(f"  {regard} inspect {model_path}")
+    print(f"  {regard} train --source your.en --target your.de")
     print(f"({time.monotonic() - started:.0f} s in all)", file=sys.stderr)
     return None
 

@@ -34,6 +34,7 @@ SAMPLES = 3
 FILED = 2**26
 STREAMED = 2**28
 GREEDY = SearchSettings(beam=1)
+FIXED = ("seed", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,17 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
     """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint."""
     if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume.")
+    if resume:
+        _check_same_run(recipe, out)
     torch.manual_seed(recipe.seed)
-    run = _Run(recipe, out, resume)
+    new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
+    try:
+        run = _Run(recipe, out, resume)
+    except BaseException:
+        if new and not any(out.iterdir()):
+            out.rmdir()
+        raise
     try:
         return run.to_the_end()
     finally:
@@ -68,7 +78,7 @@ class _Run:
             raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
         pairs = _TrainingPairs(open_corpus(recipe.data))
         if resume:
-            self.tokenizer = self._same_tokenizer()
+            self.tokenizer = Tokenizer.load(out / folder.TOKENIZER)
         else:
             self.tokenizer = Tokenizer.learn_pair(pairs, recipe.tokenizer)
         examples = self._examples(pairs)
@@ -134,15 +144,6 @@ class _Run:
         checkpoint.set_aside(self.checkpoints, after=snapshot.step)
         return damaged
 
-    def _same_tokenizer(self) -> Tokenizer:
-        before = folder.read_recipe(self.out).tokenizer
-        if self.recipe.tokenizer != before:
-            raise UsageError(
-                f"{self.out}: a run must go on with its own tokenizer, {before}, but the recipe now says "
-                f"{self.recipe.tokenizer}. Leave the tokenizer's settings as they were."
-            )
-        return Tokenizer.load(self.out / folder.TOKENIZER)
-
     def _validate(self) -> Validation:
         validation = self.trainer.validate(self.valid)
         values = {"step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity}
@@ -183,6 +184,26 @@ class _Run:
             f"Validation perplexity: {validation.perplexity:.3f} per token over {validation.tokens:,} tokens.\n\n"
             "```python\nimport regard\n\n"
             f'model = regard.load("{self.out.name}")\nmodel.translate(["…"])\n```\n'
+        )
+
+
+def _check_same_run(recipe: Recipe, out: Path) -> None:
+    """A run is a function of its recipe: what it has read and learned from may not change under way."""
+    before = folder.read_recipe(out)
+    changed = [name for name in FIXED if getattr(recipe, name) != getattr(before, name)]
+    for name in ("label_smoothing", "optimiser"):
+        if getattr(recipe.training, name) != getattr(before.training, name):
+            changed.append(f"training.{name}")
+    if changed:
+        raise UsageError(
+            f"{out}: a run must go on with the settings it began with, but {', '.join(changed)} changed. Leave them as "
+            f"they are in {out / folder.RECIPE}, or train anew into another folder."
+        )
+    reached = [int(place.name) for place in checkpoint.found(out / folder.CHECKPOINTS)]
+    if reached and recipe.training.steps < reached[-1]:
+        raise UsageError(
+            f"{out}: training.steps must be at least {reached[-1]:,}, the step this run has reached, but is "
+            f"{recipe.training.steps:,}. Ask for more."
         )
 
 

@@ -83,7 +83,7 @@ def check_folder(folder: Path) -> None:
         if size != expected.bytes:
             raise DataError(
                 f"{file}: must be {expected.bytes:,} bytes long as its manifest says, but is {size:,}. "
-                "The copy was cut short; copy the folder again."
+                f"{'The copy was cut short' if size < expected.bytes else 'It was changed'}; copy the folder again."
             )
         found = _measure(file)
         if found != expected:
@@ -108,6 +108,10 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
                 "Use the version of Regard that wrote it, or train the model again."
             )
         entries = manifest["files"].items()
+        # A folder from a stranger must not have files elsewhere read.
+        strange = [name for name, _ in entries if Path(name).name != name]
+        if strange:
+            raise ValueError(f"it names {strange[0]!r}, which is not a file of this folder")
         return {str(name): Seal(int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(

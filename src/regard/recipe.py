@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,7 +63,9 @@ def find(name: str) -> Path:
     """The file of a preset."""
     file = PRESETS / f"{name}.toml"
     if not file.is_file():
-        raise MissingError(f"{name}: there is neither such a file nor such a preset. Presets: {', '.join(presets())}.")
+        close = get_close_matches(name, presets(), n=1)
+        hint = f"Did you mean `{close[0]}`?" if close else f"Presets: {', '.join(presets())}."
+        raise MissingError(f"{name}: there is neither such a file nor such a preset. {hint}")
     return file
 
 

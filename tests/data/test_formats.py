@@ -43,7 +43,9 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress,
 }  # fmt: skip
 
-any_lines = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])), min_size=1)
+# Characters that mean something, more often than chance would have them.
+odd_or_any = st.sampled_from("\r\ufeff\u2028\0ü") | st.characters(exclude_characters="\n", exclude_categories=["Cs"])
+any_lines = st.lists(st.text(odd_or_any), min_size=1)
 plain_text = st.text(st.characters(exclude_characters="\n\r\t\ufeff", exclude_categories=["Cs"]))
 
 
@@ -90,6 +92,8 @@ def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"one\n\n")
     assert read_lines(tmp_path / "a") == ["one", "two"]
     assert read_lines(tmp_path / "b") == ["one", ""]
+    (tmp_path / "c").write_bytes(b"one\r\ntwo\r")
+    assert read_lines(tmp_path / "c") == ["one", "two"]
 
 
 def test_a_byte_order_mark_and_carriage_returns_are_taken_away_and_counted(tmp_path: Path) -> None:
@@ -110,11 +114,13 @@ def test_lines_are_given_out_as_they_come_in() -> None:
 
     asked: list[bytes] = []
     answered: list[bytes] = []
-    for line in lines_of(Typing(b"one\ntwo\nthree\n"), "terminal"):
+    # A byte order mark is one at the beginning only, and not whenever something new comes in.
+    typed = "one\n\ufefftwo\nthree\n".encode()
+    for line in lines_of(Typing(typed), "terminal"):
         answered.append(f"{line}\n".encode())
         if len(answered) == 3:
             break
-    assert answered == [b"one\n", b"two\n", b"three\n"]
+    assert b"".join(answered) == typed
 
 
 @pytest.mark.parametrize("ending", PACKERS)

@@ -322,8 +322,8 @@ def keys_of(texts: Iterable[str]) -> Keys:
 
 def pair_keys_of(sources: Keys, targets: Keys) -> Keys:
     """A hash of each pair, from those of its sides."""
-    # Not symmetric, so that a pair and its reverse differ; both factors are odd, so that nothing is lost.
-    return sources * np.uint64(0x9E3779B97F4A7C15) + targets * np.uint64(0xC2B2AE3D27D4EB4F)
+    # Not symmetric, so that a pair and its reverse differ; the factor is odd, so that no bit of a source is lost.
+    return sources * np.uint64(0x9E3779B97F4A7C15) + targets
 
 
 class _Seen:

@@ -302,9 +302,8 @@ def _unequal(source: str, target: str, sources: int, targets: int) -> DataError:
     if not Path(source).is_file() or not Path(target).is_file():  # a pipe cannot be read again
         return DataError(f"{message} Look for a line too many in {longer}.")
     line = first_suspicious_line(*(read_lines(Path(place)) for place in (source, target)))
-    return DataError(
-        f"{message} By their form the lines fit each other up to line {line - 1:,}; look at line {line:,} of {longer}."
-    )
+    fits = f"the lines fit each other up to line {line - 1:,}" if line > 1 else "no lines fit each other"
+    return DataError(f"{message} By their form {fits}; look at line {line:,} of {longer}.")
 
 
 def first_suspicious_line(sources: list[str], targets: list[str]) -> int:

@@ -11,7 +11,6 @@ among those of at most `source length + extra_length` tokens before the end. A b
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,8 +39,8 @@ class SearchSettings:
             raise ValueError(f"`beam` must be at least 1, but is {self.beam}")
         if not 1 <= self.nbest <= self.beam:
             raise ValueError(f"`nbest` must be between 1 and `beam` ({self.beam}), but is {self.nbest}")
-        if not 0 <= self.alpha < math.inf:
-            raise ValueError(f"`alpha` must be a number of at least 0 (0 = no penalty), but is {self.alpha}")
+        if not 0 <= self.alpha <= 10:
+            raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}")
         if self.extra_length < 0:
             raise ValueError(f"`extra_length` must be at least 0, but is {self.extra_length}")
 
