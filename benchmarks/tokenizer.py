@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from regard.text.learning import MERGING, Kind
@@ -22,7 +23,7 @@ from regard.text.tokenizer import Tokenizer, TokenizerSettings
 
 KINDS: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes", "words", "characters")
 VOCABULARY = 8_000
-LINES = 20_000  # lines that are encoded
+LINES = 6_000  # lines that are encoded
 
 
 class Lines:
@@ -39,9 +40,9 @@ class Lines:
         draw = random.Random(1)
         words = ["".join(draw.choices("etaoinshrdlucmfwypvbgk", k=draw.randint(1, 11))) for _ in range(30_000)]
         # Zipf's law: the n-th word is about 1/n as frequent as the first.
-        weights = [1 / rank for rank in range(1, len(words) + 1)]
+        weights = list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
         for _ in range(LINES):
-            yield " ".join(draw.choices(words, weights, k=20))
+            yield " ".join(draw.choices(words, cum_weights=weights, k=20))
 
 
 def measure(kind: Kind, file: Path | None) -> None:
