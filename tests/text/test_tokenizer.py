@@ -140,6 +140,12 @@ def test_digits_are_single_tokens_if_asked(kind: Kind) -> None:
         assert tokenizer.decode(tokenizer.encode("1984 1984")) == "1984 1984"
 
 
+def test_bytes_that_look_like_digits_are_none() -> None:
+    """The last byte of ü is written ¼ inside."""
+    tokenizer = learn("bytes", ["für über ³"] * 20, 300)
+    assert tokenizer.labels(tokenizer.encode("für über")) == ("für", "▁über")
+
+
 @pytest.mark.parametrize("kind", ["bpe", "bpe-end", "words"])
 def test_punctuation_stands_alone_if_asked(kind: Kind) -> None:
     apart, attached = (

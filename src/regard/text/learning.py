@@ -22,6 +22,7 @@ from regard.text.survey import Survey, survey
 PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
 SPECIALS = [PADDING, START, END, UNKNOWN]
 OPENING = "<"  # how each of these begins
+PUNCTUATION = r"\p{P}$+<=>^`|~"  # with the symbols that share a key with it
 SPACE = "▁"
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
@@ -147,7 +148,7 @@ def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
         steps.append(normalizers.NFC())
     if settings.kind in SPACED:
         # The mark itself, written by a user, reads as the space it stands for.
-        steps += [normalizers.Replace(Regex(rf"[\s{SPACE}]+"), " "), normalizers.Strip()]
+        steps += [normalizers.Replace(Regex(rf"[\s{SPACE}]{{2,}}|[\s{SPACE}&&[^ ]]"), " "), normalizers.Strip()]
     if settings.kind == "bpe-end":
         steps += [normalizers.Replace(" ", SPACE), normalizers.Replace(Regex(r"\z"), SPACE)]
     return normalizers.Sequence(steps)
@@ -155,25 +156,35 @@ def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
 
 def _cuts(settings: TokenizerSettings) -> list[pre_tokenizers.PreTokenizer]:
     """Where a piece ends in any case; merges do not reach across."""
-    cuts: list[pre_tokenizers.PreTokenizer] = []
+    first: pre_tokenizers.PreTokenizer
     match settings.kind:
-        case "bpe" | "words":
-            cuts.append(pre_tokenizers.Metaspace(SPACE))
-        case "bpe-end":
-            cuts.append(pre_tokenizers.Split(SPACE, "merged_with_previous"))
         case "bytes":
-            cuts.append(pre_tokenizers.ByteLevel(add_prefix_space=False))
+            first = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        case "bpe-end":
+            first = pre_tokenizers.Split(SPACE, "merged_with_previous")
+        case _:
+            first = pre_tokenizers.Metaspace(SPACE)
+    alone = _alone(settings)
+    if settings.kind == "words":
+        return [first, pre_tokenizers.Split(Regex(rf"[{alone}]|[^{alone}]+"), "isolated")] if alone else [first]
+    # One expression for all cuts: a second pass over the pieces would cost as much again.
+    rest = rf"[^{alone}]" if alone else "."
+    pattern = rf"{rest}{{1,{LONGEST_PIECE}}}" + (f"|[{alone}]" if alone else "")
+    return [first, pre_tokenizers.Split(Regex(pattern), "isolated")]
+
+
+def _alone(settings: TokenizerSettings) -> str:
+    """Characters that are a piece each, as they stand between the brackets of a regular expression."""
+    if settings.kind == "bytes":
+        # Bytes are spelled as characters here, and some that are no digits look like one: ü ends in ¼.
+        return "0-9" if settings.split_digits else ""
+    digits = r"\p{N}" if settings.split_digits else ""
     if settings.cuts_punctuation:
-        cuts.append(pre_tokenizers.Punctuation("isolated"))
-    elif settings.kind in ("bpe", "bpe-end") or (settings.kind == "words" and settings.split_digits):
-        # Text full of "<eos>" must not teach merges that spell a special token, nor a cut leave one behind. Whole
-        # words are safe, because they begin with ▁; so are bytes, where "<" and letters never share a piece.
-        cuts.append(pre_tokenizers.Split(OPENING, "isolated"))
-    if settings.split_digits:
-        cuts.append(pre_tokenizers.Digits(individual_digits=True))
-    if settings.kind in MERGING:
-        cuts.append(pre_tokenizers.FixedLength(LONGEST_PIECE))
-    return cuts
+        return PUNCTUATION + digits
+    # Text full of "<eos>" must not teach merges that spell a special token, nor a cut leave one behind. Whole words
+    # are safe, because they begin with ▁; so are bytes, where "<" and letters never share a piece.
+    whole_words = settings.kind == "words" and not settings.split_digits
+    return "" if whole_words else OPENING + digits
 
 
 def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
