@@ -77,7 +77,7 @@ def steps(place: Path) -> list[int]:
 
 
 def test_a_run_leaves_a_whole_folder(unbroken: Path) -> None:
-    names = {folder.RECIPE, folder.TOKENIZER, folder.WEIGHTS, folder.CARD, folder.METRICS, MANIFEST}
+    names = {folder.RECIPE, folder.TOKENIZER, folder.WEIGHTS, folder.CARD, folder.METRICS, folder.DATA, MANIFEST}
     assert {file.name for file in unbroken.iterdir()} == names | {folder.CHECKPOINTS}
     assert steps(unbroken) == [10, 20, 30]
     assert folder.read_recipe(unbroken) == RECIPE
@@ -189,10 +189,15 @@ def test_a_resume_that_cannot_be_leaves_the_folder_so_that_a_right_one_works(unb
     stopped_at(12, out)
     other_model = generated_recipe(["model.d_model=32"])
     other_tokenizer = generated_recipe(["tokenizer.vocabulary=210"])
-    with pytest.raises(UsageError, match="weights must fit the model of the recipe, but do not"):
+    with pytest.raises(UsageError, match="settings it began with, but model changed"):
         experiment.train(other_model, out, resume=True)
-    with pytest.raises(UsageError, match=r"must go on with its own tokenizer, .*vocabulary=200.*vocabulary=210"):
+    with pytest.raises(UsageError, match="settings it began with, but tokenizer changed"):
         experiment.train(other_tokenizer, out, resume=True)
+    for override in ("seed=9", "data.pairs=90", "batch.tokens=99", "training.label_smoothing=0.2"):
+        with pytest.raises(UsageError, match=r"settings it began with, but .* changed"):
+            experiment.train(generated_recipe([override]), out, resume=True)
+    with pytest.raises(UsageError, match=r"training\.steps must be at least 12"):
+        experiment.train(replace(RECIPE, training=replace(RECIPE.training, steps=11)), out, resume=True)
     experiment.train(folder.read_recipe(out), out, resume=True)
     assert same_weights(unbroken, out)
 

@@ -237,3 +237,11 @@ def test_seal_covers_only_the_named_files(tmp_path: Path) -> None:
     (tmp_path / "b.bin").write_bytes(b"changed")
     check_folder(tmp_path)
     assert set(read_manifest(tmp_path)) == {"a.txt"}
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "inner/file"])
+def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path, name: str) -> None:
+    manifest = {"format_version": 1, "files": {name: {"bytes": 1, "sha256": "0"}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="which is not a file of this folder"):
+        check_folder(tmp_path)

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from regard import folder
 from regard.errors import DataError, MissingError, RegardError
 from regard.files import MANIFEST, read_manifest, seal
-from regard.folder import CARD, METRICS, RECIPE, TOKENIZER, WEIGHTS, load_folder, read_recipe
+from regard.folder import CARD, DATA, METRICS, RECIPE, TOKENIZER, WEIGHTS, load_folder, read_recipe
 
 CPU = torch.device("cpu")
-FILES = (RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS)
+FILES = (RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA)
 
 
 @pytest.fixture

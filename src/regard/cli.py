@@ -146,14 +146,14 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Translate a test set and score it; every score comes with its signature."""
-    from regard.data.corpus import load_corpus, read_pairs
+    from regard.data.corpus import open_corpus, read_pairs
     from regard.evaluation.metrics import score
 
     if (source is None) != (reference is None):
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
     loaded = _load(model)
     pairs = (
-        load_corpus(loaded.recipe.data).test if source is None or reference is None else read_pairs(source, reference)
+        open_corpus(loaded.recipe.data).test() if source is None or reference is None else read_pairs(source, reference)
     )
     if not pairs:
         raise DataError(f"{model}: its recipe names no test set. Give one: regard evaluate MODEL SOURCE REFERENCE")

@@ -15,7 +15,7 @@ import torch
 from regard import folder
 from regard.batch import Tokens
 from regard.data.batching import Batches, Example
-from regard.data.corpus import Corpus, Text, open_corpus
+from regard.data.corpus import Corpus, Text, open_corpus, target_tags
 from regard.data.generated import Pair
 from regard.data.prepare import cache_folder, prepare
 from regard.data.store import TokenStore
@@ -76,6 +76,8 @@ class _Run:
         self.device = choose_device(recipe.device)
         if isinstance(recipe.data, Text):
             raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
+        if target_tags(recipe.data):
+            raise UsageError("data.tag_target: must be false while nothing adds the tags, but is true. Leave it out.")
         pairs = _TrainingPairs(open_corpus(recipe.data))
         if resume:
             self.tokenizer = Tokenizer.load(out / folder.TOKENIZER)
@@ -105,10 +107,14 @@ class _Run:
         self.trainer = Trainer(self.model, train, recipe.training)
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
-        folder.write_beginning(out, recipe, self.tokenizer)
+        # A run that goes on keeps the report it began with: its corpus may not have to be read again.
+        report = None if resume else pairs.corpus.report().with_coverage(self.tokenizer)
+        folder.write_beginning(out, recipe, self.tokenizer, None if report is None else report.to_json())
         self.log = TrainingLog(out / folder.METRICS, recipe.training.steps, first=self.trainer.step)
         for warning in warnings:
             self.log.say(f"warning: {warning}")
+        if report is not None:
+            self.log.say(report.to_text())
         self.log.say(
             f"{train.examples:,} training pairs, {valid.examples:,} for validation; {self.tokenizer.size:,} "
             f"subwords; {sum(weight.numel() for weight in self.model.parameters()):,} parameters on {self.device}"

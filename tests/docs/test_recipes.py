@@ -13,7 +13,7 @@ import pytest
 
 from regard.recipe import PRESETS, Recipe, build_recipe, find, presets
 from regard.settings import read
-from regard.settings.shape import describe, fields_of, kinds_of, tables_of, walk
+from regard.settings.shape import describe, fields_of, kinds_of, rows_of, tables_of, walk
 from regard.settings.tree import text_of
 
 from .pages import DOCS, blocks, run, table_rows
@@ -30,7 +30,7 @@ def expected() -> dict[str, list[list[str]]]:
             f" with `kind = {text_of(kinds[0])}`" if len(kinds) == 1 else ""
         )
         rows = [[f"`{name}`", describe(hint), default(field)] for name, (field, hint) in fields_of(table).items()
-                if not tables_of(hint)]  # fmt: skip
+                if not tables_of(hint) and not rows_of(hint)]  # fmt: skip
         # A page reads better when the key that chooses a table comes first.
         sections[heading] = sorted(rows, key=lambda row: row[0] != "`kind`")
     return sections
