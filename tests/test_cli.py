@@ -111,7 +111,7 @@ def test_what_train_needs_is_said(tmp_path: Path, pair: tuple[Path, Path]) -> No
     failed(regard("train", "--resume"), 2, "needs --out and no recipe")
     failed(regard("train", "base", "--resume", "--out", tmp_path), 2, "needs --out and no recipe")
     failed(regard("train", "--resume", "--out", tmp_path / "x"), 66, tmp_path / "x" / "recipe.toml")
-    failed(regard("train", "bse"), 66, "bse: there is neither such a file nor such a preset", "base, big")
+    failed(regard("train", "bse"), 66, "bse: there is neither such a file nor such a preset", "Did you mean `base`?")
     failed(regard("train", tmp_path / "no.toml"), 66, "no.toml")
     failed(regard("train", "demo", "--out", tmp_path), 2, f"{tmp_path}: must be new or empty, but is in use")
 
@@ -201,7 +201,7 @@ def test_a_line_end_in_a_translation_does_not_make_a_line() -> None:
     [
         (["--beam", "0"], "`beam` must be at least 1, but is 0"),
         (["--beam", "-3"], "`beam` must be at least 1, but is -3"),
-        (["--alpha", "-1"], "`alpha` must be at least 0"),
+        (["--alpha", "-1"], "`alpha` must be from 0 (no penalty) to 10"),
         (["--nbest", "0"], "`nbest` must be between 1 and `beam` (4), but is 0"),
         (["--nbest", "9"], "`nbest` must be between 1 and `beam` (4), but is 9"),
     ],
@@ -268,7 +268,10 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     failed(regard("view", words_model, ""), 2, "at least one word")
     failed(regard("view", words_model, "so\udcff"), 65, "must be Unicode", "U+DCFF")
     failed(regard("view", words_model, "one", "--out", tmp_path / "no" / "p.html"), 66, "must be in a folder that is")
-    failed(regard("view", words_model, "one", "--out", tmp_path), 2, "must be a file to write, but is a folder")
+    (tmp_path / "folder.html").mkdir()
+    folder = tmp_path / "folder.html"
+    failed(regard("view", words_model, "one", "--out", folder), 2, "must be a file to write, but is a folder")
+    failed(regard("view", words_model, "one", "--out", tmp_path / "p.svg"), 2, "must end in .html, but ends in `.svg`")
 
 
 def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,9 @@ def test_a_name_that_is_neither_file_nor_preset_is_named_with_the_presets() -> N
     with pytest.raises(MissingError) as caught:
         load_recipe("bse")
     assert "bse: there is neither such a file nor such a preset" in str(caught.value)
+    assert "Did you mean `base`?" in str(caught.value)
+    with pytest.raises(MissingError) as caught:
+        load_recipe("nothing")
     assert all(name in str(caught.value) for name in presets())
     with pytest.raises(MissingError, match=r"nothing\.toml"):
         load_recipe("nothing.toml")

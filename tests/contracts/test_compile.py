@@ -46,7 +46,7 @@ def compiled_equals_eager(name: str, backend: str, device: str, tolerance: float
 
 
 # Tracing takes seconds a model; by default one of each family is enough to tell.
-OFTEN = {"transformer", "gpt", "convs2s", "bytenet", "wavenet"}
+OFTEN = {"transformer", "gpt", "wavenet"}
 
 
 @pytest.mark.parametrize(

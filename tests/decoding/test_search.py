@@ -119,7 +119,7 @@ def test_a_longer_text_never_has_a_smaller_divisor(penalty: Penalty, alpha: floa
         ({"beam": 0}, "`beam` must be at least 1, but is 0"),
         ({"beam": 4, "nbest": 5}, "`nbest` must be between 1 and `beam` (4), but is 5"),
         ({"nbest": 0}, "`nbest` must be between 1 and `beam` (4), but is 0"),
-        ({"alpha": -0.5}, "`alpha` must be at least 0 (0 = no penalty), but is -0.5"),
+        ({"alpha": -0.5}, "`alpha` must be from 0 (no penalty) to 10, but is -0.5"),
         ({"extra_length": -1}, "`extra_length` must be at least 0, but is -1"),
     ],
 )

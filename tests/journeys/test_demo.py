@@ -45,7 +45,7 @@ def test_the_tour_trains_scores_translates_and_draws(short: None, tmp_path: Path
     assert re.search(r"\(\d+ s in all\)", ran.err)
     assert len(load(out / "model").translate(["one"])) == 1
     # What it suggests next must work as it is printed.
-    (suggested,) = re.findall(r"^  regard inspect (.*)$", ran.out, re.MULTILINE)
+    (suggested,) = re.findall(r"^  \S*regard inspect (.*)$", ran.out, re.MULTILINE)
     assert regard("inspect", suggested).code == 0
 
     # A second tour makes way for itself, and for nothing else.
@@ -58,7 +58,7 @@ def test_the_tour_trains_scores_translates_and_draws(short: None, tmp_path: Path
     assert recipe.is_file()
 
 
-def test_a_stopped_tour_says_how_to_go_on_and_that_works(
+def test_a_stopped_tour_says_how_to_begin_again_and_that_works(
     short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Trainer.advance
@@ -71,9 +71,9 @@ def test_a_stopped_tour_says_how_to_go_on_and_that_works(
         patch.setattr(Trainer, "advance", advance)
         ran = regard("demo", "--out", tmp_path / "demo")
     assert ran.code == 130
-    (command,) = re.findall(r"Go on with: regard (.*)$", ran.err, re.MULTILINE)
-    finished = regard(*command.split(" "))
-    assert finished.code == 0, finished.err
+    assert "Stopped by SIGINT. To begin again: regard demo" in ran.err
+    again = regard("demo", "--out", tmp_path / "demo")
+    assert again.code == 0, again.err
     load(tmp_path / "demo" / "model")
 
 
@@ -83,4 +83,4 @@ def test_the_whole_tour_learns_what_it_promises(tmp_path: Path) -> None:
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (exact,) = re.findall(r"exact match ([0-9.]+)", done.stdout)
-    assert float(exact) > 80
+    assert float(exact) >= 95

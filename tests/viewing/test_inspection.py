@@ -42,7 +42,7 @@ def test_the_page_names_every_matrix_and_every_cost(demo: Inspection) -> None:
 
 def test_overrides_vocabulary_and_length() -> None:
     language_model = 'model={kind="gpt", layers=1, d_model=8, d_ff=8, heads=1, max_positions=6}'
-    found = inspect("demo", [language_model, "batch.tokens=12", "search.beam=2"], vocabulary=10)
+    found = inspect("demo", [language_model, "batch.tokens=12", "batch.row=12", "search.beam=2"], vocabulary=10)
     assert (found.kind, found.vocabulary, found.flops.target_length) == ("gpt", 10, 6)
     assert (found.memory.rows, found.memory.beams) == (2, 2)
     assert "source" not in found.to_text()
