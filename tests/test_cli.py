@@ -54,7 +54,7 @@ def test_help_needs_no_torch_and_no_patience() -> None:
         assert "Usage:" in done.stdout
         assert done.stderr == "[]\n"
         # Its own work, not the clock: others share this machine's cores.
-        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3.0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
