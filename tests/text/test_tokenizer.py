@@ -140,6 +140,11 @@ def test_digits_are_single_tokens_if_asked(kind: Kind) -> None:
         assert tokenizer.decode(tokenizer.encode("1984 1984")) == "1984 1984"
 
 
+def test_digits_are_cut_out_of_words_that_keep_their_punctuation() -> None:
+    words = Tokenizer.learn(["a1<eos> b2,"], TokenizerSettings("words", 50, True, split_punctuation=False))
+    assert words.labels(words.encode("a1<eos> b2,")) == ("▁a", "1", "<", "eos>", "▁b", "2", ",")
+
+
 def test_bytes_that_look_like_digits_are_none() -> None:
     """The last byte of ü is written ¼ inside."""
     tokenizer = learn("bytes", ["für über ³"] * 20, 300)

@@ -22,7 +22,7 @@ from regard.text.survey import Survey, survey
 PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
 SPECIALS = [PADDING, START, END, UNKNOWN]
 OPENING = "<"  # how each of these begins
-PUNCTUATION = r"\p{P}$+<=>^`|~"  # with the symbols that share a key with it
+PUNCTUATION = r"\p{P}$+<=>^`|~"  # Unicode's, and what ASCII has besides
 SPACE = "▁"
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
