@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli import STOPPED_BY
+from regard.cli.common import STOPPED_BY
 
 from .pages import DOCS, blocks, run, table_rows
 

@@ -1,0 +1,81 @@
+"""The command line. Results go to stdout, everything else to stderr; a user's mistake gets a sentence.
+
+Nothing heavy is imported at the top of these modules: `regard --help` must answer at once, without torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
+
+import typer
+
+from regard import __version__
+from regard.cli import looking, scoring, training, translating
+from regard.errors import RegardError
+
+app = typer.Typer(
+    name="regard",
+    help="Train, run and see attention models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _regard(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
+# In the order in which `regard --help` lists them.
+for command in (
+    training.demo,
+    training.train,
+    translating.translate,
+    scoring.evaluate,
+    looking.view,
+    looking.inspect,
+    looking.reproduce,
+    looking.schema,
+):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; turn every mistake we can name into a sentence and an exit code.
+
+    Typer answers for what it knows itself: wrong options (2), Ctrl-C (130), a reader who left, as `head` does (1).
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's language
+    try:
+        try:
+            app(prog_name="regard")
+        finally:
+            sys.stdout.flush()  # here a reader who left can still be answered for
+    except RegardError as error:
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Point stdout nowhere, or Python complains while it closes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        # No permission, a full disk: the system's own words say it best.
+        _fail(f"{error.filename or 'writing'}: {error.strerror or error}. Check the path and the disk.", 66)
+    except Exception as error:
+        if os.environ.get("REGARD_DEBUG"):
+            raise
+        _fail(
+            f"internal error ({type(error).__name__}: {error}). Set REGARD_DEBUG=1 to see where; please report it.", 70
+        )
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"regard: {message}", file=sys.stderr)
+    sys.exit(code)
