@@ -20,6 +20,7 @@ from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.prefetch import Prefetch
 from regard.data.store import StoreWriter, TokenStore
+from regard.text.ragged import Ragged
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 PAIRS = 100_000
@@ -33,8 +34,8 @@ def random_corpus(folder: Path) -> None:
     target = (source * draw.lognormal(0.0, 0.2, PAIRS)).astype(int)
     with StoreWriter(folder, ("source", "target"), 32_000, SPECIALS.end) as writer:
         for first in range(0, PAIRS, 10_000):
-            part = slice(first, first + 10_000)
-            writer.append([[draw.integers(4, 32_000, n).tolist() for n in side[part]] for side in (source, target)])
+            lengths = {"source": source[first : first + 10_000], "target": target[first : first + 10_000]}
+            writer.append({side: Ragged(draw.integers(4, 32_000, sum(n)), n) for side, n in lengths.items()})
         writer.finish({})
 
 

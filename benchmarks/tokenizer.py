@@ -14,11 +14,12 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
 from regard.text.learning import MERGING, Kind
+from regard.text.ragged import Ragged
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 
 KINDS: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes", "words", "characters")
@@ -53,15 +54,18 @@ def measure(kind: Kind, file: Path | None) -> None:
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(f"  {kind}: {tokenizer.size:,} tokens learned in {learned:.1f} CPU s and {memory:,.0f} MiB")
     texts = [line for line, _ in zip(lines, range(LINES), strict=False)]
-    encode("encoded", tokenizer.encode_all, texts)
+    encode("by the library", lambda texts: Ragged.of(tokenizer.encode_all(texts)), texts)
+    encode("by words, none of them met before", tokenizer.encode_flat, texts)
+    encode("by words, all of them met before", tokenizer.encode_flat, texts)
     if kind in MERGING:
-        encode("with dropout", tokenizer.with_dropout(0.1, seed=1).encode_all, texts)
+        dropout = tokenizer.with_dropout(0.1, seed=1)
+        dropout.encode_flat(texts)
+        encode("with dropout, all words met before", dropout.encode_flat, texts)
 
 
-def encode(name: str, function: object, texts: list[str]) -> None:
-    assert callable(function)
+def encode(name: str, function: Callable[[list[str]], Ragged], texts: list[str]) -> None:
     clock, cpu = time.perf_counter(), time.process_time()
-    tokens = sum(map(len, function(texts)))
+    tokens = len(function(texts).ids)
     seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
     print(f"    {name}: {tokens / cpu / 1e6:.2f} million tokens a CPU second, {tokens / seconds / 1e6:.2f} a second")
 

@@ -30,8 +30,6 @@ from regard.data.corpus import (
     load_corpus,
     open_corpus,
     read_pairs,
-    target_tag,
-    target_tags,
 )
 from regard.data.filters import NO_FILTERS, Filters
 from regard.data.formats import Repairs
@@ -256,11 +254,13 @@ def test_languages_are_told_and_tags_are_no_text(tmp_path: Path) -> None:
     pairs = [*open_corpus(mixture).train(), *open_corpus(mixture).valid()]
     assert all(isinstance(pair, LanguagePair) for pair in pairs)
     assert LanguagePair("b sentence 0", "b Satz 1", "en", "zh-Hans") in pairs
-    assert target_tags(mixture) == ["<2de>", "<2zh-Hans>"]
-    assert target_tag("de") not in "".join(pair.source for pair in pairs)
-    with pytest.raises(UsageError, match=r"data\.tag_target: must be false"):
-        load_corpus(mixture)
-    assert target_tags(Mixture(parts)) == target_tags(parts[0]) == target_tags(Generated()) == []
+    assert "<2de>" not in "".join(pair.source for pair in pairs)
+    opened, untagged = open_corpus(mixture), open_corpus(Mixture(parts))
+    assert opened.target_languages == ["de", "zh-Hans"]
+    assert all(len(open_corpus(other).target_languages) == 0 for other in (Mixture(parts), parts[0], Generated()))
+    assert next(opened.texts([LanguagePair("a", "b", "en", "de")])) == ("a", "b", "de")
+    assert next(untagged.texts([LanguagePair("a", "b", "en", "de")])) == ("a", "b")
+    assert opened.origin().reading != untagged.origin().reading
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ def test_a_line_with_too_few_columns_is_named(tmp_path: Path) -> None:
         ('{"de": "x"}', "must have the key `en`, but has 'de'. Choose other `keys`."),
         ("{}", "must have the key `en`, but has none"),
         ("[1]", "must have the key `en`, but has a list"),
-        ('{"en": 3, "de": ""}', "`en` must be a string, but is a int"),
+        ('{"en": 3, "de": ""}', "`en` must be a string, but is a number"),
         ('{"en": "x"', "must be a JSON object, but cannot be read as one"),
         ("[" * 100_000, "must be a JSON object, but cannot be read as one"),
         ('{"en": "a\\ud800b", "de": ""}', "`en` must be Unicode, but its character 2 is the lone surrogate U+D800"),

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from regard import experiment
 from regard.data import prepare as module
 from regard.data.corpus import Origin
 from regard.data.generated import Pair
-from regard.data.prepare import NOTES, cache_folder, prepare
+from regard.data.prepare import NOTES, cache_folder, encode_in_memory, prepare
 from regard.data.store import TokenStore
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, UsageError
 from regard.files import check_folder
 from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
-from tests.tiny import word_recipe
 
 PAIRS = [(f"the {word} number {place}", f"die {word} Nummer {place}" * 2) for place in range(30) for word in ("a", "b")]
 SENTENCES = [side for pair in PAIRS for side in pair]
@@ -59,7 +57,7 @@ def made(cache: Path, origin: Origin, tokenizer: Tokenizer = TOKENIZER) -> bool:
         read.append(True)
         yield from PAIRS
 
-    prepare(cache, origin, pairs(), tokenizer, quiet())
+    prepare(cache, origin, pairs(), tokenizer, status=quiet())
     return bool(read)
 
 
@@ -78,12 +76,12 @@ def test_every_pair_is_there_in_order_whatever_the_chunks(
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_EXAMPLES", examples)
     monkeypatch.setattr(module, "CHUNK_CHARACTERS", characters)
-    assert content(prepare(cache, Origin(files, "as it is"), iter(PAIRS), TOKENIZER, quiet())) == PAIRS
+    assert content(prepare(cache, Origin(files, "as it is"), iter(PAIRS), TOKENIZER, status=quiet())) == PAIRS
 
 
 def test_texts_of_one_side_are_for_language_models(cache: Path, files: tuple[Path, ...]) -> None:
     texts = [(source,) for source, _ in PAIRS]
-    store = prepare(cache, Origin(files, "as it is"), texts, TOKENIZER, quiet())
+    store = prepare(cache, Origin(files, "as it is"), texts, TOKENIZER, status=quiet())
     assert store.source is None
     assert content(store) == texts
 
@@ -91,7 +89,7 @@ def test_texts_of_one_side_are_for_language_models(cache: Path, files: tuple[Pat
 def test_each_side_is_encoded_by_its_own_tokenizer(cache: Path, files: tuple[Path, ...]) -> None:
     sources, targets = zip(*PAIRS, strict=True)
     own = Tokenizer.learn_pair([Pair(*pair) for pair in PAIRS], TokenizerSettings(vocabulary=60, shared=False))
-    store = prepare(cache, Origin(files, "as it is"), PAIRS, own, quiet())
+    store = prepare(cache, Origin(files, "as it is"), PAIRS, own, status=quiet())
     assert store.source is not None
     assert [own.source.decode(store.source[number]) for number in range(len(store))] == list(sources)
     assert [own.decode(store.target[number]) for number in range(len(store))] == list(targets)
@@ -99,7 +97,7 @@ def test_each_side_is_encoded_by_its_own_tokenizer(cache: Path, files: tuple[Pat
 
 def test_it_is_found_again_and_proves_what_it_holds(cache: Path, files: tuple[Path, ...]) -> None:
     stream = io.StringIO()
-    first = prepare(cache, Origin(files, "as it is"), PAIRS, TOKENIZER, StatusLine(stream))
+    first = prepare(cache, Origin(files, "as it is"), PAIRS, TOKENIZER, status=StatusLine(stream))
     again = prepare(cache, Origin(files, "as it is"), unread(), TOKENIZER)
     assert content(first) == content(again) == PAIRS
     (folder,) = folders(cache)
@@ -150,7 +148,7 @@ def test_nothing_half_done_is_left_and_a_damaged_folder_is_made_anew(cache: Path
         raise DataError("line 6: is not UTF-8")
 
     with pytest.raises(DataError, match="line 6"):
-        prepare(cache, Origin(files, "as it is"), broken(), TOKENIZER, quiet())
+        prepare(cache, Origin(files, "as it is"), broken(), TOKENIZER, status=quiet())
     assert folders(cache) == []
     made(cache, Origin(files, "as it is"))
     (folder,) = folders(cache)
@@ -165,7 +163,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(cache: Path, files: t
         files[1].write_text("something else")
 
     with pytest.raises(DataError, match=r"a\.de: must not change while being read, but did"):
-        prepare(cache, Origin(files, "as it is"), pairs(), TOKENIZER, quiet())
+        prepare(cache, Origin(files, "as it is"), pairs(), TOKENIZER, status=quiet())
     assert folders(cache) == []
 
 
@@ -187,7 +185,7 @@ def test_whoever_wants_the_same_waits_for_the_first(cache: Path, files: tuple[Pa
     # Threads lock each other out as processes do, because each opens the lock for itself.
     with ThreadPoolExecutor(4) as pool:
         waiting = [
-            pool.submit(prepare, cache, Origin(files, "as it is"), pairs(), TOKENIZER, quiet()) for _ in range(4)
+            pool.submit(prepare, cache, Origin(files, "as it is"), pairs(), TOKENIZER, status=quiet()) for _ in range(4)
         ]
         assert all(content(found.result()) == PAIRS for found in waiting)
     assert len(reads) == 1
@@ -203,14 +201,27 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -
     assert cache_folder() == Path("/mine")
 
 
-def test_a_run_from_filed_tokens_is_the_run_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = word_recipe(tmp_path, ["training={steps=4, validate_every=4, save_every=2}"])
-    experiment.train(recipe, tmp_path / "memory")
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(experiment, "FILED", 0)
-    experiment.train(recipe, tmp_path / "filed")
-    monkeypatch.setattr(experiment, "STREAMED", 0)
-    experiment.train(recipe, tmp_path / "streamed")
-    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("memory", "filed", "streamed")]
-    assert models[0] == models[1] == models[2]
-    assert len(folders(tmp_path / "cache")) == 1
+def test_several_cuts_are_there_once_each(cache: Path, files: tuple[Path, ...]) -> None:
+    cuts = [TOKENIZER.with_dropout(0.3, seed=1, number=number) for number in range(3)]
+    origin = Origin(files, "as it is")
+    store, memory = prepare(cache, origin, PAIRS, *cuts, status=quiet()), encode_in_memory(PAIRS, *cuts)
+    assert content(store) == content(memory) == PAIRS * 3
+    assert [store.target[number] for number in (3, 63, 123)] == [cut.encode_all([PAIRS[3][1]])[0] for cut in cuts]
+    # Fewer cuts, or others, are another corpus.
+    assert content(prepare(cache, origin, PAIRS, *cuts[:2], status=quiet())) == PAIRS * 2
+    assert prepare(cache, origin, PAIRS, *cuts[1:], status=quiet()).tokens != store.tokens
+    assert len(folders(cache)) == 3
+
+
+def test_a_source_begins_with_the_token_of_its_language(cache: Path, files: tuple[Path, ...]) -> None:
+    tokenizer = Tokenizer.learn(SENTENCES, TokenizerSettings(vocabulary=80), languages=["de", "zh-Hans"])
+    tagged = [(*pair, ("de", "zh-Hans")[number % 2]) for number, pair in enumerate(PAIRS)]
+    for encoder in (tokenizer, tokenizer.with_dropout(0.0, seed=1)):
+        store = prepare(cache, Origin(files, "as it is"), tagged, encoder, status=quiet())
+        assert store.source is not None
+        for number, (source, target, language) in enumerate(tagged):
+            assert store.source[number] == tokenizer.encode_sources([source], language)[0]
+            assert store.source[number][0] == tokenizer.languages[language]
+            assert store.target[number] == tokenizer.encode(target)
+    with pytest.raises(UsageError, match="a token for each target language, but has none for de, zh-Hans"):
+        encode_in_memory(tagged, TOKENIZER)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.store import DESCRIPTION, Example, StoreWriter, TokenStore
 from regard.errors import DataError, MissingError
+from regard.text.ragged import Ragged
 
 END = 2
 SENTENCES = st.lists(st.integers(0, 70_000), max_size=9)
@@ -24,9 +25,14 @@ def write(folder: Path, examples: list[Example], vocabulary: int = 100, chunk: i
     with StoreWriter(folder, ("source", "target"), vocabulary, END) as writer:
         for first in range(0, len(examples), chunk):
             part = examples[first : first + chunk]
-            writer.append([[source for source, _ in part], [target for _, target in part]])
+            writer.append(sides(part))
         writer.finish({"key": "k"})
     return folder
+
+
+def sides(examples: list[Example]) -> dict[str, Ragged]:
+    sources, targets = zip(*examples, strict=True)
+    return {"source": Ragged.of(sources), "target": Ragged.of(targets)}
 
 
 def content(store: TokenStore) -> list[Example]:
@@ -51,12 +57,14 @@ def test_files_give_back_the_same_whatever_the_chunks(
 ) -> None:
     folder = write(tmp_path_factory.mktemp("store") / "pairs", pairs, vocabulary=70_001, chunk=chunk)
     memory, files = TokenStore.of_pairs(pairs, END), TokenStore.open(folder)
-    assert content(files) == pairs
-    for one, other in ((memory.source, files.source), (memory.target, files.target)):
-        assert one is not None
-        assert other is not None
-        assert np.array_equal(one.ids, other.ids)
-        assert np.array_equal(one.begin, other.begin)
+    chunks = TokenStore.of_chunks((sides(pairs[n : n + chunk]) for n in range(0, len(pairs), chunk)), END)
+    for store in (files, chunks):
+        assert content(store) == pairs
+        for one, other in ((memory.source, store.source), (memory.target, store.target)):
+            assert one is not None
+            assert other is not None
+            assert np.array_equal(one.ids, other.ids)
+            assert np.array_equal(one.begin, other.begin)
 
 
 @pytest.mark.parametrize(("vocabulary", "size"), [(65_536, 2), (65_537, 4)])
@@ -68,7 +76,7 @@ def test_ids_take_two_bytes_where_they_fit(vocabulary: int, size: int, tmp_path:
 
 def test_a_store_of_one_side_has_no_source(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, ("target",), 100, END) as writer:
-        writer.append([[[5, 6], []]])
+        writer.append({"target": Ragged.of([[5, 6], []])})
         writer.finish({})
     store = TokenStore.open(tmp_path)
     assert store.source is None

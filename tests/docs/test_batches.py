@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from regard.data.batching import BatchSettings
+from regard.data.dataset import FILED
 from regard.data.packing import AIM, FEWEST_BATCHES
-from regard.experiment import FILED
 
 from .pages import DOCS, blocks, prose
 

@@ -100,6 +100,7 @@ def test_the_ids_of_ten_thousand_strings() -> None:
     for text, ids in zip(texts, ours().encode_all(texts), strict=True):
         assert ids == plain().encode(text), repr(text)
         assert ours().decode(ids) == text
+    assert ours().encode_flat(texts).lists() == ours().encode_all(texts)
 
 
 @pytest.mark.data
@@ -156,6 +157,15 @@ def test_files_of_one_merge(tmp_path: Path) -> None:
     assert (tokenizer.size, tokenizer.specials) == (258, Specials(257, 257, 257))
     assert tokenizer.labels(tokenizer.encode("abba ab")) == ("ab", "b", "a", "▁", "ab")
     assert tokenizer.decode(tokenizer.encode("日 <|endoftext|>\n")) == "日 <|endoftext|>\n"
+
+
+def test_target_languages_are_added_behind_the_published_tokens(tmp_path: Path) -> None:
+    encoder, merges = map(str, small_files(tmp_path))
+    tokenizer = Tokenizer.learn([], GPT2Files(encoder, merges), ["de", "fr"])
+    assert (tokenizer.size, tokenizer.languages) == (260, {"de": 258, "fr": 259})
+    assert tokenizer.encode_sources(["ab <2de>"], "fr")[0][0] == 259
+    assert not {258, 259} & set(tokenizer.encode("<2de><2fr>"))
+    assert tokenizer.encode("abba ab") == Tokenizer.from_gpt2(Path(encoder), Path(merges)).encode("abba ab")
 
 
 @pytest.mark.parametrize(

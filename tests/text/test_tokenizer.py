@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.data.generated import Pair
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, UsageError
 from regard.text.learning import Kind
 from regard.text.tokenizer import END, PADDING, START, UNKNOWN, Tokenizer, TokenizerSettings
 
@@ -91,6 +91,66 @@ def test_special_tokens_written_by_a_user_are_text(text: str) -> None:
         # What is known comes back; so an <unk> in the text was not mistaken for the special token either.
         if tokenizer.unknown not in ids:
             assert tokenizer.decode(ids).split() == text.split()
+
+
+# ---- several target languages
+
+ASKING = [
+    Tokenizer.learn([*LINES, *["<2de> <2fr>"] * 50], TokenizerSettings(kind, 400, digits), languages=["de", "zh-Hans"])
+    for kind in KINDS
+    for digits in (True, False)
+]
+
+
+@given(st.lists(st.sampled_from(["<2de>", "<2", "de", ">", "<2zh-Hans>", " ", "a", "<eos>"])).map("".join))
+@example("<2de>")
+@example("a<2de>b <2de> <2zh-Hans>")
+def test_no_text_becomes_the_token_of_a_language(text: str) -> None:
+    for tokenizer in ASKING:
+        tags = set(tokenizer.languages.values())
+        assert not tags & set(tokenizer.encode(text))
+        assert not tags & set(tokenizer.encode_flat([text]).ids.tolist())
+        if tokenizer.unknown is None:
+            assert not tags & set(tokenizer.with_dropout(0.3, seed=1).encode_all([text])[0])
+
+
+@pytest.mark.parametrize("tokenizer", ASKING)
+def test_a_source_asks_for_a_language_by_its_first_token(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    assert list(tokenizer.languages) == ["de", "zh-Hans"]
+    assert tokenizer.labels(list(tokenizer.languages.values())) == ("<2de>", "<2zh-Hans>")
+    first, second = tokenizer.encode_sources(["Samstag", ""], "de")
+    assert first == [tokenizer.languages["de"], *tokenizer.encode("Samstag")]
+    assert second == [tokenizer.languages["de"]]
+    assert tokenizer.decode(first) == "Samstag"
+    file = tmp_path / "tokenizer.json"
+    file.write_text(tokenizer.to_json(), encoding="utf-8")
+    again = Tokenizer.load(file)
+    assert again.languages == tokenizer.languages
+    assert again.encode_sources(["Samstag", ""], "de") == [first, second]
+    for wrong, words in (("fr", "but it is `fr`"), (None, "but none is given")):
+        with pytest.raises(UsageError, match=rf"must be one the model can translate into \(de, zh-Hans\), {words}"):
+            tokenizer.encode_sources(["Samstag"], wrong)
+
+
+def test_a_model_of_one_language_is_not_asked_for_it() -> None:
+    assert BPE.languages == {}
+    assert BPE.encode_sources(["Der Zug"]) == [BPE.encode("Der Zug")]
+    with pytest.raises(UsageError, match="language: must be left out, because the model knows only one"):
+        BPE.encode_sources(["Der Zug"], "de")
+
+
+def test_only_sources_ask_where_each_side_has_its_vocabulary() -> None:
+    settings = TokenizerSettings(vocabulary=120, shared=False)
+    pair = Tokenizer.learn_pair([Pair("abc abd", "xyz xyw yyy")], settings, ["de", "fr"])
+    assert list(pair.source.languages) == ["de", "fr"]
+    assert pair.languages == {}
+    assert pair.encode_sources(["abc"], "fr") == [[pair.source.languages["fr"], *pair.source.encode("abc")]]
+    assert pair.with_dropout(0.1, seed=1).source.languages == pair.source.languages
+
+
+def test_languages_must_fit_the_vocabulary() -> None:
+    with pytest.raises(UsageError, match=r"tokenizer\.vocabulary: must be at least 7 to hold .* 2 languages, but is 6"):
+        Tokenizer.learn(LINES, TokenizerSettings(vocabulary=6), ["de", "fr"])
 
 
 def test_special_tokens_have_ids_of_their_own() -> None:

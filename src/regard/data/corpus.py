@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import compress
@@ -47,7 +47,7 @@ from regard.errors import DataError, UsageError
 
 __all__ = [
     "Corpus", "CorpusSettings", "Files", "LanguagePair", "Mixture", "Origin", "Text", "copies", "first_suspicious_line",
-    "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs", "target_tag", "target_tags",
+    "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
 ]  # fmt: skip
 
 RULES = 1  # to be raised when the same files and settings come to give other pairs
@@ -168,16 +168,11 @@ class LanguagePair(Pair):
     target_language: str | None = None
 
 
-def target_tag(language: str) -> str:
-    """The special token that asks for a translation into a language. Text never becomes it: encoding adds its id."""
-    return f"<2{language}>"
-
-
-def target_tags(settings: CorpusSettings) -> list[str]:
-    """The special tokens that a vocabulary for this corpus needs, in the order of its corpora."""
+def _target_languages(settings: CorpusSettings) -> list[str]:
+    """Those that sources ask for, in the order of the corpora."""
     if not isinstance(settings, Mixture) or not settings.tag_target:
         return []
-    return list(dict.fromkeys(target_tag(corpus.target_language or "") for corpus in settings.corpora))
+    return list(dict.fromkeys(corpus.target_language or "" for corpus in settings.corpora))
 
 
 def copies(sizes: Sequence[int], temperature: float, weights: Sequence[float]) -> list[float]:
@@ -200,6 +195,7 @@ class _Part:
     filters: Filters = NO_FILTERS
     languages: Languages = (None, None)
     form: str = ""
+    one_sided: bool = False
 
     def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
         """What the filters keep, block by block."""
@@ -245,8 +241,13 @@ class Corpus:
         hold_out: Callable[[], HoldOut],
         temperature: float = 1.0,
         weights: Sequence[float] = (),
+        target_languages: Sequence[str] = (),
     ) -> None:
         self._parts, self._hold_out = parts, hold_out
+        self.target_languages = target_languages
+        """Those that a source must ask for, by a token before it; none where it need not."""
+        self.one_sided = any(part.one_sided for part in parts)
+        """Whether there is text for a language model, without sources."""
         self._temperature, self._weights = temperature, weights or [1.0] * len(parts)
         self._other_repairs = Repairs()
         self._others: dict[str, list[Pair]] = {}
@@ -303,12 +304,21 @@ class Corpus:
         assert self._report is not None
         return self._report
 
+    def texts(self, pairs: Iterable[Pair]) -> Iterator[tuple[str, ...]]:
+        """What is to be encoded of each pair: (source, target), (source, target, language) or (text,)."""
+        if self.one_sided:
+            return ((pair.target,) for pair in pairs)
+        if self.target_languages:
+            return ((pair.source, pair.target, _language_of(pair)) for pair in pairs)
+        return ((pair.source, pair.target) for pair in pairs)
+
     def origin(self) -> Origin:
         """What decides the training pairs, for whoever keeps something made from them."""
         files = [Path(file) for part in self._parts for place in part.places for file in find_files(place)]
         how = [f"{part.form} {part.filters} {part.languages}" for part in self._parts]
         held_out = "given" if self._brings("valid") else "held out"
-        return Origin(tuple(files), f"{RULES} {how} {self._temperature} {list(self._weights)} valid {held_out}")
+        tags = f" tags {list(self.target_languages)}" if self.target_languages else ""
+        return Origin(tuple(files), f"{RULES} {how} {self._temperature} {list(self._weights)} valid {held_out}{tags}")
 
     def _brings(self, split: str) -> bool:
         return any(split in part.others for part in self._parts)
@@ -332,6 +342,11 @@ class Corpus:
             )
 
 
+def _language_of(pair: Pair) -> str:
+    assert isinstance(pair, LanguagePair), "every corpus of a mixture with tags has languages"
+    return pair.target_language or ""
+
+
 def _texts(splits: Mapping[str, Sequence[Pair]]) -> dict[str, list[tuple[str, str]]]:
     """The texts of the splits that have any."""
     return {split: [(pair.source, pair.target) for pair in pairs] for split, pairs in splits.items() if pairs}
@@ -346,7 +361,9 @@ def open_corpus(settings: CorpusSettings) -> Corpus:
         case Files():
             return Corpus([_files(settings)], HeldBySource)
         case Mixture():
-            return Corpus(list(map(_files, settings.corpora)), HeldBySource, settings.temperature, settings.weights)
+            parts = list(map(_files, settings.corpora))
+            languages = _target_languages(settings)
+            return Corpus(parts, HeldBySource, settings.temperature, settings.weights, languages)
         case Text():
             return Corpus([_text(settings)], HeldAtEnd)
         case Generated():
@@ -359,11 +376,6 @@ def load_corpus(settings: CorpusSettings) -> Splits:
         return generate(settings)
     if isinstance(settings, Text):
         raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
-    if target_tags(settings):
-        raise UsageError(
-            "data.tag_target: must be false, because training does not put tags before sources yet, but is true. "
-            "Leave it out."
-        )
     corpus = open_corpus(settings)
     return Splits(list(corpus.train()), corpus.valid(), corpus.test())
 
@@ -405,7 +417,8 @@ def _text(settings: Text) -> _Part:
     places = {"valid": settings.valid, "test": settings.test}
     others = {split: partial(blocks, place) for split, place in places.items() if place is not None}
     filters, languages = replace(NO_FILTERS, drop_damaged=True), (None, settings.language)
-    return _Part(settings.text, (settings.text,), partial(blocks, settings.text), others, filters, languages)
+    train = partial(blocks, settings.text)
+    return _Part(settings.text, (settings.text,), train, others, filters, languages, one_sided=True)
 
 
 def _generated(settings: Generated) -> _Part:

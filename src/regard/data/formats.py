@@ -20,14 +20,16 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 
+from regard.data.ahead import Ahead
 from regard.errors import DataError, MissingError, UsageError
 
 STDIN = "-"
@@ -35,6 +37,7 @@ BYTE_ORDER_MARK = "\ufeff"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 JSON_LINES = (".jsonl", ".ndjson")
 CHUNK = 2**20
+CHUNKS_AHEAD = 8
 LONGEST_LINE = 2**26
 BLOCK = 10_000
 NEIGHBOURHOOD = 500
@@ -74,12 +77,12 @@ def read_lines(file: Path) -> list[str]:
     return lines
 
 
-def lines_of(stream: BinaryIO, place: str, repairs: Repairs | None = None) -> Iterator[str]:
+def lines_of(stream: Reader, place: str, repairs: Repairs | None = None) -> Iterator[str]:
     """The lines of an open stream, one at a time; `place` is named in errors."""
     return chain.from_iterable(_line_lists(stream, place, Repairs() if repairs is None else repairs))
 
 
-def _line_lists(stream: BinaryIO, place: str, repairs: Repairs) -> Iterator[list[str]]:
+def _line_lists(stream: Reader, place: str, repairs: Repairs) -> Iterator[list[str]]:
     """The lines of a stream, as many at a time as came in at once."""
     done = 0
     for data in _whole_lines(stream, place):
@@ -108,7 +111,7 @@ def _line_lists(stream: BinaryIO, place: str, repairs: Repairs) -> Iterator[list
         yield lines
 
 
-def _whole_lines(stream: BinaryIO, place: str) -> Iterator[bytes]:
+def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
     """The bytes of a stream, cut behind line ends only."""
     # What is there, without waiting for more: somebody may be typing.
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
@@ -267,8 +270,36 @@ def format_by_name(file: str) -> Format | None:
     return "tsv" if ending == ".tsv" else "jsonl" if ending in JSON_LINES else None
 
 
-def _opened(place: str) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if place == STDIN else open_text(Path(place))
+@contextmanager
+def _opened(place: str) -> Iterator[Reader]:
+    """A stream to be read from start to end; a compressed file is decompressed by another thread."""
+    if place == STDIN:
+        yield sys.stdin.buffer
+        return
+    with open_text(Path(place)) as stream:
+        if not place.endswith(COMPRESSED):
+            yield stream
+            return
+        with Ahead(iter(partial(stream.read, CHUNK), b""), CHUNKS_AHEAD) as chunks:
+            yield _Chunks(chunks)
+
+
+class Reader(Protocol):
+    """What can be read piece by piece until nothing comes any more."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next piece, of about this size."""
+        ...
+
+
+class _Chunks:
+    """Chunks that come as they are made, to be read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+
+    def read(self, size: int, /) -> bytes:
+        return next(self._chunks, b"")
 
 
 # ---- pairs
@@ -400,11 +431,11 @@ def _text_at(entry: Any, key: str, path: Sequence[str], place: str) -> str:
     keys = [key] if isinstance(entry, dict) and key in entry else path
     for part in keys:
         if not isinstance(entry, dict) or part not in entry:
-            there = ", ".join(map(repr, entry)) if isinstance(entry, dict) else f"a {type(entry).__name__}"
+            there = ", ".join(map(repr, entry)) if isinstance(entry, dict) else _in_json(entry)
             raise DataError(f"{place}: must have the key `{key}`, but has {there or 'none'}. Choose other `keys`.")
         entry = entry[part]
     if not isinstance(entry, str):
-        raise DataError(f"{place}: `{key}` must be a string, but is a {type(entry).__name__}. Choose other `keys`.")
+        raise DataError(f"{place}: `{key}` must be a string, but is {_in_json(entry)}. Choose other `keys`.")
     try:
         entry.encode()
     except UnicodeEncodeError as error:
@@ -413,3 +444,18 @@ def _text_at(entry: Any, key: str, path: Sequence[str], place: str) -> str:
             f"U+{ord(entry[error.start]):04X}. Write the line anew."
         ) from error
     return entry
+
+
+def _in_json(value: Any) -> str:
+    """What JSON calls a value of this type."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return "a string"
+        case _:
+            return "a number"

@@ -7,6 +7,8 @@ believed as long as both stay the same.
 
 Reading, encoding and writing overlap, and no more than a few chunks are in memory at a time. One process at a
 time prepares a folder; others that want the same one wait for it, and find it done.
+
+With BPE-dropout there are several tokenizers, and each example is there once for each of them.
 """
 
 from __future__ import annotations
@@ -16,28 +18,31 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.batch import Specials
+from regard.data.ahead import Ahead
 from regard.data.corpus import Origin
-from regard.data.prefetch import Ahead
 from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_description
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, UsageError
 from regard.files import write_file, write_folder
 from regard.status import StatusLine
+from regard.text.ragged import Ragged
 
 CHUNK_EXAMPLES = 4_096
 CHUNK_CHARACTERS = 2**20
-SIDES = {1: ("target",), 2: ("source", "target")}
 NOTES = "files.json"
 # A file changed again within the clock's resolution would look unchanged; a note is made once it has been at rest.
 AT_REST = 2.0
 
 Texts = tuple[str, ...]
-"""One example: (source, target), or (text,) for a language model."""
+"""One example: (source, target); (source, target, language) for a source that asks for its language; or (text,)."""
 
 
 class Encoder(Protocol):
@@ -58,11 +63,16 @@ class Encoder(Protocol):
         """The ids of the tokens that are not text."""
         ...
 
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """For each target language that a source can ask for, the token that does."""
+        ...
+
     def to_json(self) -> str:
         """Everything that decides how text is encoded."""
         ...
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_flat(self, texts: Sequence[str]) -> Ragged:
         """The tokens of many texts, without start and end."""
         ...
 
@@ -74,21 +84,23 @@ def cache_folder() -> Path:
 
 
 def prepare(
-    cache: Path, origin: Origin, examples: Iterable[Texts], tokenizer: Encoder, status: StatusLine | None = None
+    cache: Path, origin: Origin, examples: Iterable[Texts], *tokenizers: Encoder, status: StatusLine | None = None
 ) -> TokenStore:
-    """The examples as token ids, from the folder of an earlier time if there is one; `examples` is not read then."""
+    """The examples as token ids, from the folder of an earlier time if there is one; `examples` is not read then.
+
+    If there are several tokenizers, the examples are encoded with each of them.
+    """
     cache.mkdir(parents=True, exist_ok=True)
     before = _states(origin.files)
-    about = _description(cache, origin, tokenizer)
+    about = _description(cache, origin, tokenizers)
     folder = cache / str(about["key"])[:20]
     with _alone(folder):
         found = _found(folder, about)
         if found is not None:
             return found
-        status = status or StatusLine()
 
         def fill(beside: Path) -> None:
-            _encode(beside, examples, tokenizer, about, status)
+            _encode(beside, examples, tokenizers, about, status or StatusLine())
             if _states(origin.files) != before:
                 changed = " or ".join(map(str, origin.files))
                 raise DataError(
@@ -97,6 +109,11 @@ def prepare(
 
         write_folder(folder, fill)
     return TokenStore.open(folder)
+
+
+def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder) -> TokenStore:
+    """The same, without a folder."""
+    return TokenStore.of_chunks(_with_first(encoded(examples, tokenizers)), tokenizers[0].specials.end)
 
 
 def _found(folder: Path, about: dict[str, object]) -> TokenStore | None:
@@ -110,16 +127,19 @@ def _found(folder: Path, about: dict[str, object]) -> TokenStore | None:
 
 
 def _encode(
-    folder: Path, examples: Iterable[Texts], tokenizer: Encoder, about: dict[str, object], status: StatusLine
+    folder: Path,
+    examples: Iterable[Texts],
+    tokenizers: Sequence[Encoder],
+    about: dict[str, object],
+    status: StatusLine,
 ) -> None:
     started = time.monotonic()
-    # Three threads: the tokenizer works outside Python, and so does decompression, while this one writes.
-    with Ahead(_encoded(examples, tokenizer), 2) as chunks:
-        first = next(chunks, None)
-        if first is None:
-            raise DataError("corpus: must have at least one example, but has none. Look at the files and the filters.")
-        vocabulary = max(tokenizer.size, tokenizer.source.size)
-        with StoreWriter(folder, SIDES[len(first)], vocabulary, tokenizer.specials.end) as writer:
+    # Three threads: while one reads and one encodes, which is partly done outside Python, this one writes.
+    with Ahead(encoded(examples, tokenizers), 2) as ahead:
+        chunks = _with_first(ahead)
+        first = next(chunks)
+        vocabulary = max(max(one.size, one.source.size) for one in tokenizers)
+        with StoreWriter(folder, list(first), vocabulary, tokenizers[0].specials.end) as writer:
             writer.append(first)
             for chunk in chunks:
                 writer.append(chunk)
@@ -129,18 +149,43 @@ def _encode(
     status.close()
 
 
+def _with_first(chunks: Iterator[Mapping[str, Ragged]]) -> Iterator[Mapping[str, Ragged]]:
+    """The chunks, of which there must be one."""
+    first = next(chunks, None)
+    if first is None:
+        raise DataError("corpus: must have at least one example, but has none. Look at the files and the filters.")
+    yield first
+    yield from chunks
+
+
 def _progress(writer: StoreWriter, seconds: float) -> str:
     tokens = sum(writer.tokens.values())
     return f"encoded {writer.examples:,} examples, {tokens:,} tokens; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
 
 
-def _encoded(examples: Iterable[Texts], tokenizer: Encoder) -> Iterator[list[list[list[int]]]]:
-    """For each chunk, for each side, the sentences' ids."""
-    encoders = {"source": tokenizer.source, "target": tokenizer}
+def encoded(examples: Iterable[Texts], tokenizers: Sequence[Encoder]) -> Iterator[dict[str, Ragged]]:
+    """For each chunk, with each tokenizer, the tokens of each side."""
     with Ahead(_chunks(examples), 2) as chunks:
         for chunk in chunks:
-            sides = zip(SIDES[len(chunk[0])], zip(*chunk, strict=True), strict=True)
-            yield [encoders[side].encode_all(texts) for side, texts in sides]
+            texts = list(zip(*chunk, strict=True))
+            for tokenizer in tokenizers:
+                if len(texts) == 1:
+                    yield {"target": tokenizer.encode_flat(texts[0])}
+                    continue
+                sources = tokenizer.source.encode_flat(texts[0])
+                if len(texts) == 3:
+                    sources = sources.starting_with(_tags(texts[2], tokenizer.source.languages))
+                yield {"source": sources, "target": tokenizer.encode_flat(texts[1])}
+
+
+def _tags(languages: Sequence[str], known: Mapping[str, int]) -> NDArray[np.int64]:
+    """For each example the token that asks for its language."""
+    if unknown := sorted(set(languages) - known.keys()):
+        raise UsageError(
+            f"tokenizer: must have a token for each target language, but has none for {', '.join(unknown)}. "
+            "Learn it with these `languages`."
+        )
+    return np.array([known[language] for language in languages], np.int64)
 
 
 def _chunks(examples: Iterable[Texts]) -> Iterator[list[Texts]]:
@@ -160,12 +205,12 @@ def _chunks(examples: Iterable[Texts]) -> Iterator[list[Texts]]:
 # ---- what it depends on
 
 
-def _description(cache: Path, origin: Origin, tokenizer: Encoder) -> dict[str, object]:
+def _description(cache: Path, origin: Origin, tokenizers: Sequence[Encoder]) -> dict[str, object]:
     hashes = _hashes(cache, origin.files)
     about: dict[str, object] = {
         "files": [{"name": file.name, "sha256": found} for file, found in zip(origin.files, hashes, strict=True)],
         "reading": origin.reading,
-        "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
+        "tokenizer": hashlib.sha256("\n".join(one.to_json() for one in tokenizers).encode()).hexdigest(),
     }
     decides = json.dumps([FORMAT_VERSION, hashes, origin.reading, about["tokenizer"]])
     return {"key": hashlib.sha256(decides.encode()).hexdigest(), **about}

@@ -14,21 +14,21 @@ side, for a language model, has targets only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.errors import DataError, MissingError
+from regard.text.ragged import Integers, Ragged
+
+__all__ = ["Example", "Integers", "Side", "StoreWriter", "TokenStore"]
 
 Example = tuple[Sequence[int], Sequence[int]]
-Integers = NDArray[np.integer[Any]]
 
 DESCRIPTION = "store.json"
 FORMAT_VERSION = 1
@@ -46,9 +46,7 @@ class Side:
     @classmethod
     def of(cls, sentences: Iterable[Sequence[int]], end: int) -> Side:
         """Sentences in memory, given without their <end>."""
-        closed = [[*sentence, end] for sentence in sentences]
-        lengths = np.fromiter(map(len, closed), dtype=np.int64, count=len(closed))
-        ids = np.fromiter(chain.from_iterable(closed), dtype=np.int64, count=int(lengths.sum()))
+        ids, lengths = Ragged.of(list(sentences)).ending_with(end)
         return cls(ids, np.concatenate([[0], lengths.cumsum()]))
 
     @cached_property
@@ -81,6 +79,20 @@ class TokenStore:
     def of_texts(cls, texts: Iterable[Sequence[int]], end: int) -> TokenStore:
         """Texts for a language model in memory, given without their <end>."""
         return cls(Side.of(texts, end))
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[Mapping[str, Ragged]], end: int) -> TokenStore:
+        """Examples in memory, chunk by chunk: for each side its sentences without their <end>."""
+        sides: dict[str, list[Ragged]] = {}
+        for chunk in chunks:
+            for side, sentences in chunk.items():
+                ids, lengths = sentences.ending_with(end)
+                sides.setdefault(side, []).append(Ragged(ids.astype(np.int32), lengths.astype(np.int32)))
+        joined = {side: Ragged.joined(parts) for side, parts in sides.items()}
+        found = {
+            side: Side(ids, np.append(0, lengths.cumsum(dtype=np.int64))) for side, (ids, lengths) in joined.items()
+        }
+        return cls(found["target"], found.get("source"))
 
     @classmethod
     def open(cls, folder: Path) -> TokenStore:
@@ -131,17 +143,15 @@ class StoreWriter:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def append(self, chunk: Sequence[Sequence[Sequence[int]]]) -> None:
-        """Add examples: for each side, in the order of `sides`, its sentences without their <end>."""
-        for side, sentences in zip(self._sides, chunk, strict=True):
-            lengths = np.fromiter(map(len, sentences), dtype=BEGIN, count=len(sentences)) + 1
+    def append(self, chunk: Mapping[str, Ragged]) -> None:
+        """Add examples: for each side its sentences without their <end>."""
+        for side in self._sides:
+            ids, lengths = chunk[side].ending_with(self._end)
             begin = self.tokens[side] + lengths.cumsum()
-            closed = chain.from_iterable(chain(sentence, (self._end,)) for sentence in sentences)
-            ids = np.fromiter(closed, dtype=self._dtype, count=int(lengths.sum()))
-            self._files[side, "ids"].write(ids.tobytes())
+            self._files[side, "ids"].write(ids.astype(self._dtype).tobytes())
             self._files[side, "begin"].write(begin.astype(BEGIN).tobytes())
             self.tokens[side] += len(ids)
-        self.examples += len(chunk[0])
+        self.examples += len(chunk[self._sides[0]].lengths)
 
     def finish(self, about: dict[str, object]) -> None:
         """Write the description; `about` says what the store was made from."""

@@ -2,28 +2,31 @@
 
 Each kind is four rules that become part of `tokenizer.json`: how text is normalised, where it may be cut, which
 pieces are learned, and how pieces are joined again. The lines are read twice: a survey first (which characters there
-are, and how often), then the counting of words. Neither keeps the text, so memory does not grow with the corpus.
+are, and how often), then the counting of words. Neither keeps the text: memory is bounded, however large the corpus.
 """
 
 from __future__ import annotations
 
 import random
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from regard.errors import UsageError
+from regard.text.counting import count_pieces
+from regard.text.merging import learn_merges
 from regard.text.survey import Survey, survey
+from regard.text.words import SPACE
 
 PADDING, START, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
 SPECIALS = [PADDING, START, END, UNKNOWN]
 OPENING = "<"  # how each of these begins
 PUNCTUATION = r"\p{P}$+<=>^`|~"  # Unicode's, and what ASCII has besides
-SPACE = "▁"
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 Kind = Literal["bpe", "bpe-end", "bytes", "words", "characters"]
@@ -91,18 +94,43 @@ class TokenizerSettings:
         return self.kind == "words" if self.split_punctuation is None else self.split_punctuation
 
 
-def learn(lines: Iterable[str], settings: TokenizerSettings) -> tokenizers.Tokenizer:
-    """A tokenizer whose vocabulary is learned from `lines`, which are read twice."""
+def learn(lines: Iterable[str], settings: TokenizerSettings, languages: Sequence[str] = ()) -> tokenizers.Tokenizer:
+    """A tokenizer whose vocabulary is learned from `lines`, which are read twice.
+
+    Each of the target `languages` gets a special token that asks for it.
+    """
     check_can_be_read_twice(lines)
+    specials = [*SPECIALS, *map(target_tag, languages)]
+    smallest = len(specials) + (len(pre_tokenizers.ByteLevel.alphabet()) if settings.kind == "bytes" else 1)
+    if settings.vocabulary < smallest:
+        raise UsageError(
+            f"tokenizer.vocabulary: must be at least {smallest} to hold the special tokens of {len(languages)} "
+            f"languages, but is {settings.vocabulary}. Use a larger one."
+        )
     found = survey(lines, lambda text: _normal(text, settings))
-    if settings.kind == "characters":
-        return _of_characters(found, settings)
-    inner = tokenizers.Tokenizer(_model(settings))
+    inner = tokenizers.Tokenizer(models.BPE())
     inner.normalizer = _normaliser(settings)
-    inner.pre_tokenizer = pre_tokenizers.Sequence(_cuts(settings))
-    inner.decoder = _decoder(settings)
-    inner.train_from_iterator(_fed(lines, found), _trainer(found, settings))
+    if settings.kind == "characters":
+        inner.decoder = decoders.Fuse()
+        alphabet = found.alphabet(settings.min_frequency, settings.vocabulary - len(specials))
+        inner.model = _subwords([*specials, *alphabet], [], settings)
+    else:
+        inner.pre_tokenizer = pre_tokenizers.Sequence(_cuts(settings))
+        inner.decoder = _decoder(settings)
+        pieces = count_pieces(_fed(lines, found), inner)
+        if settings.kind == "words":
+            inner.model = _words(pieces, specials, settings)
+        else:
+            tokens = [*specials, *_alphabet(found, len(specials), settings)]
+            learned = learn_merges(pieces, tokens, settings.vocabulary, settings.min_frequency)
+            inner.model = _subwords(*learned, settings)
+    inner.add_special_tokens(specials)
     return inner
+
+
+def target_tag(language: str) -> str:
+    """The special token that asks for a translation into a language. Text never becomes it: only encoding adds it."""
+    return f"<2{language}>"
 
 
 def check_can_be_read_twice(texts: Iterable[object]) -> None:
@@ -123,21 +151,25 @@ def _normal(text: str, settings: TokenizerSettings) -> str:
     return text
 
 
-def _of_characters(found: Survey, settings: TokenizerSettings) -> tokenizers.Tokenizer:
-    """Every character a token: subwords without merges."""
-    alphabet = found.alphabet(settings.min_frequency, settings.vocabulary - len(SPECIALS))
-    vocabulary = {token: number for number, token in enumerate([*SPECIALS, *alphabet])}
-    inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=UNKNOWN))
-    inner.normalizer = _normaliser(settings)
-    inner.decoder = decoders.Fuse()
-    inner.add_special_tokens(list(SPECIALS))
-    return inner
+def _alphabet(found: Survey, specials: int, settings: TokenizerSettings) -> list[str]:
+    """The characters that merging starts from."""
+    if settings.kind == "bytes":
+        return sorted(pre_tokenizers.ByteLevel.alphabet())
+    most = settings.vocabulary - specials - 1
+    return sorted([SPACE, *found.alphabet(settings.min_frequency, most, without=SPACE + WHITE_SPACE)])
 
 
-def _model(settings: TokenizerSettings) -> models.Model:
-    if settings.kind == "words":
-        return models.WordLevel({}, unk_token=UNKNOWN)
-    return models.BPE(unk_token=None if settings.kind == "bytes" else UNKNOWN)
+def _subwords(tokens: Sequence[str], merges: list[tuple[str, str]], settings: TokenizerSettings) -> models.Model:
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    return models.BPE(vocabulary, merges, unk_token=None if settings.kind == "bytes" else UNKNOWN)
+
+
+def _words(pieces: Counter[str], specials: Sequence[str], settings: TokenizerSettings) -> models.Model:
+    """The most frequent words; of equally frequent ones those that come first in the order of their characters."""
+    often = [word for word, count in pieces.items() if count >= settings.min_frequency]
+    often.sort(key=lambda word: (-pieces[word], word))
+    tokens = [*specials, *often[: settings.vocabulary - len(specials)]]
+    return models.WordLevel({token: number for number, token in enumerate(tokens)}, unk_token=UNKNOWN)
 
 
 def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
@@ -200,27 +232,6 @@ def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
             return decoders.Sequence([unknown, decoders.Metaspace(SPACE)])
         case _:
             return decoders.Metaspace(SPACE)
-
-
-def _trainer(found: Survey, settings: TokenizerSettings) -> trainers.Trainer:
-    size, often = settings.vocabulary, settings.min_frequency
-    if settings.kind == "words":
-        return trainers.WordLevelTrainer(
-            vocab_size=size, min_frequency=often, special_tokens=SPECIALS, show_progress=False
-        )
-    if settings.kind == "bytes":
-        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    else:
-        # Chosen here: the library would break ties between rare characters by chance.
-        alphabet = [SPACE, *found.alphabet(often, size - len(SPECIALS) - 1, without=SPACE + WHITE_SPACE)]
-    return trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=often,
-        special_tokens=SPECIALS,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
 
 
 def _fed(lines: Iterable[str], found: Survey) -> Iterator[str]:

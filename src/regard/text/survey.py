@@ -40,7 +40,7 @@ class Survey:
 def survey(lines: Iterable[str], normalise: Callable[[str], str]) -> Survey:
     """Count the characters of `lines` as `normalise` leaves them."""
     counts = np.zeros(CODE_POINTS, np.int64)
-    for number, chunk in _chunks(lines):
+    for number, chunk in chunks(lines):
         try:
             # Normalised together, but with a line end between: a mark must not melt into the line before.
             codes = np.frombuffer(normalise("\n".join(chunk)).encode("utf-32-le"), np.uint32)
@@ -51,7 +51,7 @@ def survey(lines: Iterable[str], normalise: Callable[[str], str]) -> Survey:
     return Survey(counts)
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def chunks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Lines together, and the number of the first of them, counted from 1."""
     first, chunk, characters = 1, list[str](), 0
     for line in lines:

@@ -7,8 +7,10 @@ model. What is learned and how stands in `learning.py`, GPT-2's published vocabu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -16,16 +18,19 @@ import tokenizers
 from tokenizers import decoders
 
 from regard.batch import Specials
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, UsageError
 from regard.text import gpt2, learning
-from regard.text.dropout import MergeDropout
+from regard.text.dropout import MergeDropout, Merges
 from regard.text.gpt2 import END_OF_TEXT, GPT2Files
-from regard.text.learning import END, PADDING, SPACE, START, UNKNOWN, TokenizerSettings
+from regard.text.learning import END, PADDING, START, UNKNOWN, TokenizerSettings
+from regard.text.ragged import Ragged
 from regard.text.survey import not_unicode
+from regard.text.words import SPACE, WordTable, spaces_of
 
 __all__ = ["END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Tokenizer", "TokenizerSettings"]
 
 CHUNK = 8_192  # texts encoded at a time: the library keeps much more of each than its ids
+TAG = re.compile("<2(.+)>")
 
 
 class TextPair(Protocol):
@@ -52,7 +57,11 @@ class Tokenizer:
         # What a user writes is text, even if it reads "<eos>": only Regard places special tokens.
         inner.encode_special_tokens = True
         self._inner = inner
-        self.specials = _specials(inner)
+        special = {token.content: number for number, token in inner.get_added_tokens_decoder().items() if token.special}
+        self.specials = _specials(special)
+        tags = {token: tag[1] for token in special if (tag := TAG.fullmatch(token))}
+        self.languages: Mapping[str, int] = {language: special[token] for token, language in tags.items()}
+        """For each target language that a source can ask for, the id of the token that does."""
         self.unknown: int | None = None if inner.model.unk_token is None else inner.token_to_id(inner.model.unk_token)
         """The id of what the vocabulary does not cover; None where it covers everything, as bytes do."""
         self.source: Tokenizer = source or self
@@ -63,20 +72,32 @@ class Tokenizer:
             )
 
     @classmethod
-    def learn(cls, lines: Iterable[str], settings: TokenizerSettings | GPT2Files) -> Tokenizer:
-        """Learn a vocabulary from `lines`, which are read twice; a published one needs none."""
+    def learn(
+        cls, lines: Iterable[str], settings: TokenizerSettings | GPT2Files, languages: Sequence[str] = ()
+    ) -> Tokenizer:
+        """Learn a vocabulary from `lines`, which are read twice; a published one needs none.
+
+        Each of `languages` gets a special token by which a source asks for it as the target language.
+        """
         if isinstance(settings, GPT2Files):
-            return cls.from_gpt2(Path(settings.encoder), Path(settings.merges))
-        return cls(learning.learn(lines, settings))
+            inner = gpt2.read(Path(settings.encoder), Path(settings.merges))
+            inner.add_special_tokens([learning.target_tag(language) for language in languages])
+            return cls(inner)
+        return cls(learning.learn(lines, settings, languages))
 
     @classmethod
-    def learn_pair(cls, pairs: Iterable[TextPair], settings: TokenizerSettings | GPT2Files) -> Tokenizer:
-        """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false."""
+    def learn_pair(
+        cls, pairs: Iterable[TextPair], settings: TokenizerSettings | GPT2Files, languages: Sequence[str] = ()
+    ) -> Tokenizer:
+        """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false.
+
+        `languages` are those that a source may ask for, if there are several.
+        """
         learning.check_can_be_read_twice(pairs)
         if isinstance(settings, GPT2Files) or settings.shared:
-            return cls.learn(_Texts(pairs, ("source", "target")), settings)
+            return cls.learn(_Texts(pairs, ("source", "target")), settings, languages)
         target = learning.learn(_Texts(pairs, ("target",)), settings)
-        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings))
+        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings, languages))
 
     @classmethod
     def from_gpt2(cls, encoder: Path, merges: Path) -> Tokenizer:
@@ -125,11 +146,49 @@ class Tokenizer:
         found: list[list[int]] = []
         try:
             for first in range(0, len(texts), CHUNK):
-                chunk = self._inner.encode_batch_fast(texts[first : first + CHUNK], add_special_tokens=False)
-                found.extend(encoding.ids for encoding in chunk)
+                found += self._library(texts[first : first + CHUNK])
         except TypeError as error:
             raise not_unicode(texts, "text") or error from error
         return found
+
+    def encode_flat(self, texts: Sequence[str]) -> Ragged:
+        """The same tokens, laid end to end; for millions of texts, because a word that was met before is not cut again.
+
+        The words are kept for the next time, which takes up to some hundred megabytes.
+        """
+        if self._table is None:
+            return Ragged.of(self.encode_all(texts))
+        try:
+            parts = [self._table.look_up(texts[first : first + CHUNK])[0] for first in range(0, len(texts), CHUNK)]
+        except TypeError as error:
+            raise not_unicode(texts, "text") or error from error
+        return Ragged.joined(parts)
+
+    def encode_sources(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
+        """The tokens of texts to be translated into `language`; it must be given where the model knows several."""
+        tag = self._tag(language)
+        return [[*tag, *ids] for ids in self.source.encode_all(texts)]
+
+    def _tag(self, language: str | None) -> list[int]:
+        known = self.source.languages
+        if language is None and not known:
+            return []
+        if language is not None and language in known:
+            return [known[language]]
+        found = "none is given" if language is None else f"it is `{language}`"
+        if not known:
+            raise UsageError(f"language: must be left out, because the model knows only one, but {found}.")
+        raise UsageError(
+            f"language: must be one the model can translate into ({', '.join(known)}), but {found}. Choose one of them."
+        )
+
+    def _library(self, texts: Sequence[str]) -> list[list[int]]:
+        return [found.ids for found in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    @cached_property
+    def _table(self) -> WordTable | None:
+        spaces = spaces_of(self._inner)
+        return None if spaces is None else WordTable(self._library, spaces)
 
     def training_cuts(self, settings: TokenizerSettings | GPT2Files, seed: int) -> Sequence[Tokenizer | MergeDropout]:
         """What to encode the training text with, once with each: this, or several with BPE-dropout."""
@@ -140,12 +199,20 @@ class Tokenizer:
     def with_dropout(self, rate: float, seed: int, number: int = 0) -> MergeDropout:
         """The same vocabulary, but merges are left out with this chance: for training, never for use."""
         source = None if self.source is self else self.source.with_dropout(rate, seed, number)
-        return MergeDropout(self._inner, self.specials, rate, (seed, number), source)
+        return MergeDropout(self._merges, self.size, self.specials, rate, (seed, number), self.languages, source)
+
+    @cached_property
+    def _merges(self) -> Merges:
+        return Merges(self._inner)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Token ids back to text. Padding, start and end are left out; what is unknown stays visible as <unk>."""
-        unseen = (self.specials.padding, self.specials.start, self.specials.end)
+        """Token ids back to text. What is unknown stays visible as <unk>; other special tokens are left out."""
+        unseen = {self.specials.padding, self.specials.start, self.specials.end, *self.languages.values()}
         return self._inner.decode([token for token in ids if token not in unseen], skip_special_tokens=False)
+
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where in its text each token of `encode_all` stands: from which character, and up to before which."""
+        return [self._inner.encode(text, add_special_tokens=False).offsets for text in texts]
 
     def labels(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Each token as a reader can see it, for pictures: ▁ marks a space."""
@@ -165,8 +232,7 @@ class _Texts:
         return (getattr(pair, side) for pair in self.pairs for side in self.sides)
 
 
-def _specials(inner: tokenizers.Tokenizer) -> Specials:
-    special = {token.content: number for number, token in inner.get_added_tokens_decoder().items() if token.special}
+def _specials(special: Mapping[str, int]) -> Specials:
     if END_OF_TEXT in special and PADDING not in special:
         return Specials(special[END_OF_TEXT], special[END_OF_TEXT], special[END_OF_TEXT])
     for token in (PADDING, START, END):

@@ -1,0 +1,95 @@
+"""From the settings of a corpus to token ids for training and validation: all that stands between files and batches.
+
+data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+train = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.corpus import Corpus, CorpusSettings, open_corpus
+from regard.data.generated import Pair
+from regard.data.prepare import cache_folder, encode_in_memory, prepare
+from regard.data.report import DataReport
+from regard.data.reread import TrainingPairs
+from regard.data.store import TokenStore
+from regard.errors import UsageError
+from regard.status import StatusLine
+from regard.text.tokenizer import GPT2Files, Tokenizer, TokenizerSettings
+
+FILED = 2**26
+"""The size of a corpus' files from which on its tokens are kept in files, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A corpus as token ids; a corpus of plain text has targets only."""
+
+    tokenizer: Tokenizer
+    train: TokenStore
+    """With BPE-dropout, every example once for each cut."""
+    valid: TokenStore
+    valid_pairs: list[Pair]
+    valid_bytes: int
+    """Of the targets to validate on, in UTF-8, with a line end after each: perplexity per byte is exp(nats / bytes)."""
+    report: DataReport | None
+    """None where a tokenizer was given, as it is to a run that goes on: the corpus may not have to be read again."""
+
+
+def read_dataset(
+    settings: CorpusSettings,
+    text: TokenizerSettings | GPT2Files,
+    seed: int,
+    tokenizer: Tokenizer | None = None,
+    cache: Path | None = None,
+    status: StatusLine | None = None,
+) -> Dataset:
+    """Read a corpus, learn a vocabulary from it unless a tokenizer is given, and encode it.
+
+    `seed` is for BPE-dropout. The tokens of a large corpus are kept in `cache`, and found there the next time.
+    """
+    corpus, cache = open_corpus(settings), cache or cache_folder()
+    with TrainingPairs(corpus, cache) as pairs:
+        found = tokenizer or learn_tokenizer(pairs, text)
+        cuts = found.training_cuts(text, seed)
+        origin = corpus.origin()
+        if sum(file.stat().st_size for file in origin.files if file.is_file()) < FILED:
+            train = encode_in_memory(corpus.texts(pairs), *cuts)
+        else:
+            train = prepare(cache, origin, corpus.texts(pairs), *cuts, status=status)
+    valid = corpus.valid()
+    if not valid:
+        raise UsageError("data.valid: a run needs at least 1 example to validate on, but has 0. Ask for more.")
+    return Dataset(
+        found,
+        train,
+        encode_pairs(corpus, valid, found),
+        valid,
+        sum(len(pair.target.encode()) + 1 for pair in valid),
+        None if tokenizer is not None else corpus.report().with_coverage(found),
+    )
+
+
+def learn_tokenizer(pairs: TrainingPairs, settings: TokenizerSettings | GPT2Files) -> Tokenizer:
+    """A vocabulary for what a corpus has: both sides, with a token for each language to ask for, or plain text."""
+    if pairs.corpus.one_sided:
+        return Tokenizer.learn(_Targets(pairs), settings)
+    return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages)
+
+
+def encode_pairs(corpus: Corpus, pairs: Iterable[Pair], tokenizer: Tokenizer) -> TokenStore:
+    """Some pairs of a corpus in memory, encoded as its training pairs are, but never with dropout."""
+    return encode_in_memory(corpus.texts(pairs), tokenizer)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """The targets, as often as they are asked for."""
+
+    pairs: Iterable[Pair]
+
+    def __iter__(self) -> Iterator[str]:
+        return (pair.target for pair in self.pairs)

@@ -1,0 +1,134 @@
+"""Where a text that is too long for a model may be cut, and how translated pieces are joined again.
+
+A text is cut at sentence ends, in any language that marks them; a sentence that is still too long behind commas and
+the like, then at spaces, and a word that is too long anywhere. The pieces, laid end to end, are the text:
+nothing is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+Measure = Callable[[Sequence[str]], list[int]]
+"""Texts → the length of each, in whatever the limit counts."""
+
+UNSPACED_ENDS = "。！？｡．"
+CLOSING = "\"'”’»›)\\]」』）】］"
+# Marks, what closes with them, and the space behind.
+END = re.compile(rf"(?P<marks>[.!?…؟।॥۔{UNSPACED_ENDS}]+)[{CLOSING}]*(?P<space>\s*)")
+CLAUSE = re.compile(r"[,;:–—]\s+|[，；：、]\s*")
+GAP = re.compile(r"\s+")
+OPENING = "\"'“”„‘’«»‹›([「『（【［¿¡-–— "
+# Scripts that are written without spaces, and their punctuation.
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
+
+# They end in a full stop that ends nothing. The list need not be long: a sentence that is not cut here is cut at
+# the next end, or at a comma if need be.
+ABBREVIATIONS = re.compile(
+    "mrs?|ms|dr|prof|st|[js]r|vs|etc|figs?|vol|pp|inc|ltd|corp?|co|dept|gen|col|sgt|capt|lt|rev|approx|al|"
+    "nr|bzw|ca|usw|vgl|abb|str|hr|fr|bd|evtl|ggf|inkl|max|min|mio|mrd|tel|mme|mlle|sra|dra|av|art|núm|sig|"
+    "jan|feb|mar|apr|ju[nl]|aug|sept?|o[ck]t|nov|de[cz]",
+    re.IGNORECASE,
+)
+ORDINAL = re.compile(r"\d{1,2}")  # 3. Mai; a year may well end a sentence
+LAST_WORD = re.compile(r"[^\s\"'(\[“„«]*\Z")
+FAR = 40  # how far from an end to look for what stands around it
+
+
+def pieces(text: str, measure: Measure, longest: int) -> list[str]:
+    """`text` in pieces of at most `longest`, which joined give it back: its sentences, cut further where too long."""
+    found: list[str] = []
+    parts = sentences(text)
+    for sentence, length in zip(parts, measure(parts), strict=True):
+        found.extend([sentence] if length <= longest else _cut(sentence, measure, longest))
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each with the space behind it; joined they give it back."""
+    cuts = [match.end() for match in END.finditer(text) if _ends_a_sentence(text, match)]
+    return _at(text, cuts)
+
+
+def join(parts: Sequence[str], translations: Sequence[str]) -> str:
+    """The translations of `parts`, which follow each other in one text, as one text."""
+    joined, before = "", ""
+    for part, translation in zip(parts, translations, strict=True):
+        written = translation.strip()
+        if joined and written:
+            joined += "" if _touch(joined[-1], written[0]) or _inside_a_word(before, part) else " "
+        joined += written
+        before = part
+    return joined
+
+
+def _ends_a_sentence(text: str, match: re.Match[str]) -> bool:
+    marks, following = match["marks"], text[match.end() : match.end() + FAR].lstrip(OPENING)[:1]
+    if marks[-1] in UNSPACED_ENDS:
+        return True
+    if not match["space"] and match.end() < len(text):
+        return False  # 3.14, example.org
+    if following.islower():
+        return False
+    if marks != ".":
+        return True
+    found = LAST_WORD.search(text[max(0, match.start() - FAR) : match.start()])
+    word = found[0] if found else ""
+    initial = len(word) == 1 and word.isalpha()
+    return not (initial or "." in word or ABBREVIATIONS.fullmatch(word) or ORDINAL.fullmatch(word))
+
+
+def _cut(sentence: str, measure: Measure, longest: int) -> Iterator[str]:
+    """A sentence that is too long, in pieces: as few as the limit allows, cut where it hurts least."""
+    for places in (CLAUSE, GAP):
+        parts = _at(sentence, [match.end() for match in places.finditer(sentence)])
+        if len(parts) > 1:
+            for piece, length in _packed(parts, measure, longest):
+                yield from [piece] if length <= longest else _cut(piece, measure, longest)
+            return
+    while measure([sentence])[0] > longest and len(sentence) > 1:
+        first = _longest_beginning(sentence, measure, longest)
+        yield sentence[:first]
+        sentence = sentence[first:]
+    yield sentence
+
+
+def _packed(parts: Sequence[str], measure: Measure, longest: int) -> Iterator[tuple[str, int]]:
+    """Neighbours joined as long as their lengths add up to no more than `longest`; with each piece its length."""
+    piece, size = "", 0
+    for part, length in zip(parts, measure(parts), strict=True):
+        if piece and size + length > longest:
+            yield piece, size
+            piece, size = "", 0
+        piece, size = piece + part, size + length
+    yield piece, size
+
+
+def _longest_beginning(word: str, measure: Measure, longest: int) -> int:
+    """How many characters from the front fit, at least one."""
+    fits, too_many = 1, len(word)
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if measure([word[:middle]])[0] <= longest:
+            fits = middle
+        else:
+            too_many = middle
+    return fits
+
+
+def _at(text: str, cuts: Sequence[int]) -> list[str]:
+    bounds = sorted({0, *cuts, len(text)})
+    return [text[begin:end] for begin, end in pairwise(bounds)]
+
+
+def _touch(left: str, right: str) -> bool:
+    """Whether no space belongs between two characters, because one of them is of a script that writes none."""
+    return bool(UNSPACED.match(left) or UNSPACED.match(right))
+
+
+def _inside_a_word(left: str, right: str) -> bool:
+    """Whether the cut between two parts went through a word of a script that writes spaces."""
+    last, first = left[-1:], right[:1]
+    return last.isalnum() and first.isalnum() and not _touch(last, first)

@@ -1,0 +1,83 @@
+"""Where long texts are cut, and how they are joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.text.sentences import join, pieces, sentences
+
+TEXTS = st.text(alphabet=st.sampled_from("abcXYZ 19.,;!?…。！，ж日本\n\"()'"), max_size=120)
+
+
+def characters(texts: Sequence[str]) -> list[int]:
+    return [len(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four…", ["One. ", "Two! ", "Three? ", "Four…"]),
+        ('He said: "Stop!" Then he left.', ['He said: "Stop!" ', "Then he left."]),
+        ("It costs 3.14 euros. Really.", ["It costs 3.14 euros. ", "Really."]),
+        ("Dr. Smith met Mr. J. R. Brown, e.g. here. Good.", ["Dr. Smith met Mr. J. R. Brown, e.g. here. ", "Good."]),
+        ("Am 3. Mai war es kalt. Im Jahr 1999. Nie.", ["Am 3. Mai war es kalt. ", "Im Jahr 1999. ", "Nie."]),
+        ("See example.org for more. Bye.", ["See example.org for more. ", "Bye."]),
+        ("Wait... what? no.", ["Wait... what? no."]),
+        ("今天很好。我们走吧！好吗？", ["今天很好。", "我们走吧！", "好吗？"]),
+        ("「行く。」と言った。終わり", ["「行く。」", "と言った。", "終わり"]),
+        ("यह है। वह है।", ["यह है। ", "वह है।"]),
+        ("¿Qué? ¡No!", ["¿Qué? ", "¡No!"]),
+        ("no end at all", ["no end at all"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_sentences_end_where_a_reader_would_say(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+@given(TEXTS, st.integers(1, 30))
+def test_pieces_fit_and_nothing_is_lost(text: str, longest: int) -> None:
+    found = pieces(text, characters, longest)
+    assert "".join(found) == text
+    assert all(length <= longest for length in characters(found))
+
+
+def test_a_long_sentence_is_cut_at_commas_then_at_spaces_then_anywhere() -> None:
+    assert pieces("one two, three four, five", characters, 20) == ["one two, ", "three four, five"]
+    assert pieces("one two three four", characters, 10) == ["one two ", "three four"]
+    assert pieces("abcdefghij", characters, 4) == ["abcd", "efgh", "ij"]
+    assert pieces("short. " + "x" * 8, characters, 7) == ["short. ", "xxxxxxx", "x"]
+
+
+def test_a_long_text_does_not_take_long() -> None:
+    calls = 0
+
+    def counted(texts: Sequence[str]) -> list[int]:
+        nonlocal calls
+        calls += 1
+        return characters(texts)
+
+    assert len(pieces("word " * 20_000, counted, 100)) == 1000
+    assert calls < 10
+
+
+@pytest.mark.parametrize(
+    ("parts", "translations", "expected"),
+    [
+        (["A. ", "B."], ["Ja.", "Nein."], "Ja. Nein."),
+        (["A. ", "B."], [" Ja. ", "Nein. "], "Ja. Nein."),
+        (["A. ", "B."], ["好。", "不。"], "好。不。"),
+        (["好。", "不。"], ["Yes.", "No."], "Yes. No."),
+        (["xxx", "yyy"], ["aaa", "bbb"], "aaabbb"),
+        (["A. ", "B. ", "C."], ["a", "", "c"], "a c"),
+        ([], [], ""),
+    ],
+)
+def test_translations_are_joined_as_their_script_wants(
+    parts: list[str], translations: list[str], expected: str
+) -> None:
+    assert join(parts, translations) == expected
