@@ -79,10 +79,23 @@ class Places:
         segments = None if self.segments_BT is None else self.segments_BT.index_select(0, rows)
         return Places(self.positions_BT.index_select(0, rows), segments)
 
+    def share(self, keys: Places) -> Places:
+        """These places with as many rows as `keys`: neighbouring rows, the beams of one sentence, side by side."""
+        rows = keys.positions_BT.shape[0]
+        if rows == self.positions_BT.shape[0]:
+            return self
+        segments = None if self.segments_BT is None else self.segments_BT.reshape(rows, -1)
+        return Places(self.positions_BT.reshape(rows, -1), segments)
+
     def to(self, device: torch.device) -> Places:
         """The same places on another device."""
         segments = None if self.segments_BT is None else self.segments_BT.to(device, non_blocking=True)
         return Places(self.positions_BT.to(device, non_blocking=True), segments)
+
+    def pinned(self) -> Places:
+        """The same places in memory from which a copy to a GPU runs beside its work."""
+        segments = None if self.segments_BT is None else self.segments_BT.contiguous().pin_memory()
+        return Places(self.positions_BT.contiguous().pin_memory(), segments)
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,16 @@ class Tokens:
         """The same tokens on another device."""
         return Tokens(self.ids_BT.to(device, non_blocking=True), self.places.to(device))
 
+    def pinned(self) -> Tokens:
+        """The same tokens in pinned memory."""
+        return Tokens(self.ids_BT.contiguous().pin_memory(), self.places.pinned())
+
+    def rows(self, which: slice) -> Tokens:
+        """Some of the rows."""
+        segments = self.places.segments_BT
+        places = Places(self.places.positions_BT[which], None if segments is None else segments[which])
+        return Tokens(self.ids_BT[which], places)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -131,3 +154,13 @@ class Batch:
         """The same batch on another device."""
         source = None if self.source is None else self.source.to(device)
         return Batch(source, self.target.to(device), self.labels_BT.to(device, non_blocking=True))
+
+    def pinned(self) -> Batch:
+        """The same batch in pinned memory."""
+        source = None if self.source is None else self.source.pinned()
+        return Batch(source, self.target.pinned(), self.labels_BT.contiguous().pin_memory())
+
+    def rows(self, which: slice) -> Batch:
+        """Some of the rows."""
+        source = None if self.source is None else self.source.rows(which)
+        return Batch(source, self.target.rows(which), self.labels_BT[which])

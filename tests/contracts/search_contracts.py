@@ -1,4 +1,4 @@
-"""What beam search promises for every model that reads a source.
+"""What search, sampling and scoring promise for every model.
 
 Shapes: B rows, T tokens, D model, V vocabulary.
 """
@@ -15,6 +15,10 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, Specials, Tokens
+from regard.decoding.constraints import Constraints
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.sampling import Sample, SamplingSettings, sample
+from regard.decoding.scoring import score_texts
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 
 from .cases import FIRST_WORD, SPECIALS, Case, Sentence, with_labels
@@ -40,7 +44,7 @@ class Lively(Model):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.vocabulary, self.context = model, model.vocabulary, model.context
 
     def features(self, batch: Batch) -> Tensor:
         return self.model.features(batch)
@@ -146,3 +150,82 @@ def greedy_is_argmax(model: Model, case: Case) -> None:
                 break
             text = (*text, token)
         assert answer.tokens == text
+
+
+# ---- every way to write, for models with and without a source
+
+EXACT = 1e-4  # scores of fp32 models agree to this whatever the company
+PLAIN = SearchSettings(beam=3, nbest=2, extra_length=4)
+GREEDY = SearchSettings(beam=1, extra_length=4)
+BUSY = SearchSettings(beam=4, nbest=3, extra_length=4, no_repeat=2, min_length=2, groups=2, diversity=0.7)
+FREE = SamplingSettings(max_tokens=5, alternatives=2)
+NARROW = SamplingSettings(temperature=0.8, top_k=5, top_p=0.9, repetition_penalty=1.2, max_tokens=5)
+
+
+def searched(model: Model, case: Case, settings: SearchSettings, extra: int = 0) -> list[list[Hypothesis]]:
+    """What search writes: after a source, or after the targets of a case without any."""
+    if case.sources is not None:
+        return beam_search(model, case.source(extra), SPECIALS, settings)
+    return beam_search(model, None, SPECIALS, settings, [Constraints(target[1:]) for target in case.targets])
+
+
+def sampled(model: Model, case: Case, settings: SamplingSettings, seeds: list[int], extra: int = 0) -> list[Sample]:
+    """What sampling writes, each row with the target as its prompt."""
+    prompts = [target[1:] for target in case.targets]
+    return sample(model, prompts, SPECIALS, settings, seeds, source=case.source(extra))
+
+
+def company_does_not_matter(model: Model, case: Case) -> None:
+    """The texts of search and of sampling are the same in any batch and order and with any padding."""
+    # One way of each kind a case: the next case tries another.
+    settings, drawing = (PLAIN, GREEDY, BUSY)[case.seed % 3], (FREE, NARROW)[case.seed % 2]
+    seeds = [case.seed + 7 * row for row in range(case.rows)]
+    found, drawn = searched(model, case, settings), sampled(model, case, drawing, seeds)
+    for rows, extra in _companies(case):
+        part = case.select(rows)
+        same_hypotheses(searched(model, part, settings, extra), [found[row] for row in rows])
+        again = sampled(model, part, drawing, [seeds[row] for row in rows], extra)
+        same_samples(again, [drawn[row] for row in rows])
+
+
+def _companies(case: Case) -> list[tuple[list[int], int]]:
+    """Backwards and padded; twice; and one row alone."""
+    rows = list(range(case.rows))
+    return [(rows[::-1], 2), (rows + rows, 0), ([case.seed % case.rows], 0)]
+
+
+def same_hypotheses(these: list[list[Hypothesis]], those: list[list[Hypothesis]]) -> None:
+    """Assert the same texts, and scores that agree to EXACT."""
+    flat, other = ([each for hypotheses in answer for each in hypotheses] for answer in (these, those))
+    assert [(each.tokens, each.cut) for each in flat] == [(each.tokens, each.cut) for each in other]
+    assert [each.score for each in flat] == pytest.approx([each.score for each in other], abs=EXACT)
+
+
+def same_samples(these: list[Sample], those: list[Sample]) -> None:
+    """Assert the same texts for the same reasons, and log-probabilities that agree to EXACT."""
+    for one, other in zip(these, those, strict=True):
+        assert (one.tokens, one.finish_reason, one.slid) == (other.tokens, other.finish_reason, other.slid)
+        chances = [[each.log_probability for each in sample.drawn] for sample in (one, other)]
+        assert chances[0] == pytest.approx(chances[1], abs=EXACT)
+
+
+def what_is_written_scores_what_was_said(model: Model, case: Case) -> None:
+    """`score_texts`, in one pass over whole texts, gives search's log-probabilities and sampling's, token by token."""
+    source = case.source(extra=1)
+    best = [answer[0] for answer in searched(model, case, PLAIN)]
+    for found, scored in zip(best, score_texts(model, source, [each.tokens for each in best], SPECIALS), strict=True):
+        assert found.log_probability == pytest.approx(scored.log_probability, abs=EXACT)
+    drawn = sampled(model, case, FREE, [case.seed] * case.rows)
+    # A text that outgrew the context was not read as a whole.
+    whole = [row for row, each in enumerate(drawn) if not each.slid and not each.prompt_cut]
+    part = case.select(whole)
+    texts = [(*target[1:], *drawn[row].tokens) for target, row in zip(part.targets, whole, strict=True)]
+    for row, scored in zip(whole, score_texts(model, part.source(), texts, SPECIALS, end=False), strict=True):
+        known = [each.log_probability for each in drawn[row].drawn]
+        assert known == pytest.approx(scored.log_probabilities[len(scored.tokens) - len(known) :], abs=EXACT)
+
+
+def a_model_with_itself_is_itself(model: Model, case: Case) -> None:
+    """An ensemble of one model twice writes what the model writes."""
+    twice = Ensemble([model, model], "probability" if case.seed % 2 else "log")
+    same_hypotheses(searched(twice, case, PLAIN), searched(model, case, PLAIN))

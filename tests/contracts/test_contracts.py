@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from . import contracts, search_contracts
 from .cases import Case, cases
 from .contracts import Contract
-from .zoo import ZOO, Entry
+from .zoo import ZOO, Deaf, Entry
 
 OF_ALL: list[Contract] = [
     contracts.step_by_step_is_all_at_once,
@@ -43,6 +45,11 @@ def each(keep: list[Contract]) -> pytest.MarkDecorator:
 
 def check(contract: Contract, entry: Entry, case: Case) -> None:
     contract(entry.model(case.vocabulary, seed=case.seed % 3), case)
+
+
+def check_search(contract: Contract, entry: Entry, case: Case) -> None:
+    model = entry.model(case.vocabulary, seed=case.seed % 3)
+    contract(model if entry.reads_source else Deaf(model), case)
 
 
 @entries()
@@ -80,17 +87,28 @@ def test_gradients_reach_everything(entry: Entry, data: st.DataObject) -> None:
     check(contracts.gradients_reach_everything, entry, data.draw(cases(entry.reads_source, shortest=4)))
 
 
-@entries("reads_source")
+@entries()
 @each(OF_SEARCH)
 @fewer
 @given(st.data())
 def test_search_keeps(contract: Contract, entry: Entry, data: st.DataObject) -> None:
-    check(contract, entry, data.draw(cases(True, longest=5)))
+    check_search(contract, entry, data.draw(cases(True, longest=5)))
 
 
-@entries("reads_source")
+@entries()
 @fewer
 @given(st.data())
 def test_a_wide_beam_is_exhaustive(entry: Entry, data: st.DataObject) -> None:
     case = data.draw(cases(True, words=(1, 2, 3), longest=2))
-    check(search_contracts.a_wide_beam_is_exhaustive, entry, case)
+    check_search(search_contracts.a_wide_beam_is_exhaustive, entry, case)
+
+
+@entries()
+@torch.no_grad()
+def test_the_output_matrix_is_the_output(entry: Entry) -> None:
+    """A loss that works with the matrix sees the scores that everybody else sees."""
+    model = entry.model(vocabulary=8, seed=0)
+    found = model.output_matrix()
+    assert found is not None
+    features_BTD = torch.randn(2, 3, model.width)
+    contracts.same([F.linear(features_BTD, *found)], [model.logits(features_BTD)])

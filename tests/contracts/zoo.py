@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from regard.batch import Batch, Tokens
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
 from regard.models.gpt import GPT, GPTSettings
@@ -42,6 +44,26 @@ class Entry:
         return model
 
 
+class Deaf(Model):
+    """A language model that is handed a source and does not listen: so search, which begins with one, can use it."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model, self.vocabulary, self.width, self.context = model, model.vocabulary, model.width, model.context
+
+    def features(self, batch: Batch) -> Tensor:
+        return self.model.features(replace(batch, source=None))
+
+    def logits(self, features_BTD: Tensor) -> Tensor:
+        return self.model.logits(features_BTD)
+
+    def start(self, source: Tokens | None, rows: int) -> Any:
+        return self.model.start(None, rows)
+
+    def step(self, tokens_BT: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return self.model.step(tokens_BT, state)
+
+
 def _transformer(settings: TransformerSettings) -> Entry:
     return Entry(lambda vocabulary: Transformer(settings, vocabulary))
 
@@ -51,7 +73,8 @@ def _gpt(settings: GPTSettings) -> Entry:
 
 
 TRANSFORMER = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2)
-GPT_2 = GPTSettings(layers=2, d_model=16, d_ff=24, heads=2, max_positions=32)
+LEARNED = 12  # positions: enough for a sentence, fewer than the tokens of a row that holds several
+GPT_2 = GPTSettings(layers=2, d_model=16, d_ff=24, heads=2, max_positions=LEARNED)
 WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats=2)
 BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
@@ -75,7 +98,7 @@ ZOO: dict[str, Entry] = {
     "transformer-rotary-window": _transformer(replace(TRANSFORMER, positions="rotary", window=3, tie="none")),
     "transformer-relative": _transformer(replace(TRANSFORMER, positions="relative", reach=2, activation="swiglu")),
     "transformer-alibi": _transformer(replace(TRANSFORMER, positions="alibi", tie="embeddings")),
-    "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=32, tie="target")),
+    "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=LEARNED, tie="target")),
     "gpt": _gpt(GPT_2),
     "gpt-rotary-window": _gpt(replace(GPT_2, norm="post", positions="rotary", window=2, tied=False)),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),

@@ -120,11 +120,13 @@ def test_memory_selects_both_its_halves() -> None:
     layer = DecoderLayer(SIZES).eval()
     begun = layer.remember(torch.randn(3, 4, 8))
     rows = torch.tensor([2, 0, 2])
-    assert begun.select(rows).past is None
+    assert begun.select(rows, rows).past is None
     _, memory = layer(torch.randn(3, 2, 8), begun, Visible(is_causal=True), Visible())
-    chosen = memory.select(rows)
-    assert torch.equal(chosen.source.keys_BHKE, memory.source.keys_BHKE[rows])
+    sentences = torch.tensor([1, 2])
+    chosen = memory.select(rows, sentences)
+    assert torch.equal(chosen.source.keys_BHKE, memory.source.keys_BHKE[sentences])
     assert torch.equal(chosen.past.values_BHKE, memory.past.values_BHKE[rows])
+    assert memory.select(rows, None).source is memory.source
 
 
 @pytest.mark.parametrize("norm", NORMS)

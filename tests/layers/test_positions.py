@@ -90,10 +90,26 @@ def test_learned_positions_are_looked_up() -> None:
 
 
 def test_a_sequence_longer_than_the_learned_positions_is_refused() -> None:
-    check_length(8, limit=8)
-    check_length(10**6, limit=None)
+    whole = Places.whole(torch.zeros(2, 9))
+    check_length(9, limit=9, places=whole)
+    check_length(9, limit=None, places=whole)
     with pytest.raises(UsageError, match=r"at most 8 tokens.*but has 9"):
-        check_length(9, limit=8)
+        check_length(9, limit=8, places=whole)
+    one_more = Places.whole(torch.zeros(2, 1), first=8)
+    with pytest.raises(UsageError, match=r"at most 8 tokens.*but has 9"):
+        check_length(9, limit=8, places=one_more)
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 3), st.integers(1, 8))
+def test_sentences_count_not_the_rows_they_share(lengths: list[int], padding: int, limit: int) -> None:
+    positions = [place for length in lengths for place in range(length)] + [0] * padding
+    segments = [number for number, length in enumerate(lengths, 1) for _ in range(length)] + [0] * padding
+    places = Places(torch.tensor([positions]), torch.tensor([segments]))
+    if max(lengths) <= limit:
+        check_length(len(positions), limit, places)
+    else:
+        with pytest.raises(UsageError, match=f"at most {limit} tokens.*but has {max(lengths)}"):
+            check_length(len(positions), limit, places)
 
 
 def visible_at(queries: list[int], keys: list[int]) -> Visible:

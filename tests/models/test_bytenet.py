@@ -52,7 +52,7 @@ def test_the_decoder_reads_column_after_column_and_then_zeros() -> None:
 
 
 def _features(model: ByteNet, ids_BT: torch.Tensor, state: Any) -> torch.Tensor:
-    features_BTD, _ = model._decode(Tokens.whole(ids_BT), state)
+    features_BTD, _ = model.decode(Tokens.whole(ids_BT), state)
     return features_BTD
 
 
@@ -126,6 +126,8 @@ def test_each_target_needs_its_source(source: Tokens | None) -> None:
         ("encoder_kernel", 2, "`encoder_kernel` must be odd"),
         ("decoder_kernel", 0, "`decoder_kernel` must be at least 1"),
         ("stretch", 0.9, "`stretch` must be at least 1"),
+        ("stretch", 1e9, "`stretch` must be .* at most 100"),
+        ("stretch", float("nan"), "`stretch` must be at least 1"),
         ("extra_columns", -1, "`extra_columns` must be at least 0"),
         ("dropout", -0.1, "`dropout` must be at least 0 and below 1"),
     ],

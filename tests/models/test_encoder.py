@@ -57,10 +57,9 @@ def test_the_transformer_body_is_the_encoder_of_a_transformer(norm: Any) -> None
     whole = Transformer(TransformerSettings(encoder_layers=2, decoder_layers=1, **sizes), VOCABULARY).eval()
     body = TransformerBody(TransformerBodySettings(layers=2, **sizes), VOCABULARY).eval()
     body.embedding.load_state_dict(whole.embedding.state_dict())
-    body.layers.load_state_dict(whole.encoder.state_dict())
-    body.norm.load_state_dict(whole.encoder_norm.state_dict())
+    body.encoder.load_state_dict(whole.encoder.state_dict())
     memories: list[Tensor] = []
-    whole.encoder_norm.register_forward_hook(lambda module, inputs, output: memories.append(output))
+    whole.encoder.register_forward_hook(lambda module, inputs, output: memories.append(output))
     source = Tokens.padded([[1, 2, 3, 4, 5], [6, 7]], padding=0)
     whole(Batch(source, source, source.ids_BT))
     torch.testing.assert_close(body(source), memories[0], rtol=0, atol=0)

@@ -59,11 +59,16 @@ class Lesson:
 class Lessons:
     """Batch number `step`, drawn from all lessons: as much of `Batches` as the trainer uses."""
 
+    shapes = ()  # nobody counts them: nothing is compiled here
+
     def __init__(self, lessons: Sequence[Lesson], rows: int = 32) -> None:
         self.lessons, self.rows = lessons, rows
 
     def __getitem__(self, step: int) -> Batch:
         return collate(random.Random(step).sample(self.lessons, self.rows))
+
+    def share(self, step: int, _rank: int, _ranks: int) -> Batch:
+        return self[step]
 
 
 def collate(lessons: Sequence[Lesson]) -> Batch:
@@ -256,11 +261,13 @@ def test_attention_learns_which_word_decides() -> None:
 
 
 def test_the_trainer_counts_what_was_read() -> None:
-    batch = collate([Lesson([3, 1, 2], [1]), Lesson([1, 2], [0])])
+    lessons = Lessons([Lesson([3, 1, 2], [1]), Lesson([1, 2], [0])], rows=2)
+    batch = lessons[0]
     model = Classifier(ClassifierSettings(body=BODIES["recurrent"]), 5, labels=2)
-    trainer = Trainer(cast(Any, model), cast(Any, [batch]), TrainingSettings(label_smoothing=0.0))
+    trainer = Trainer(cast(Any, model), cast(Any, lessons), TrainingSettings(label_smoothing=0.0))
     wanted = torch.nn.functional.cross_entropy(model(batch.target)[:, 0], batch.labels_BT[:, 0])
-    report = trainer.advance()
+    trainer.advance()
+    report = trainer.report()
     assert report.tokens == 5
     assert report.loss == pytest.approx(wanted.item())
     assert trainer.validate([batch]).tokens == 2

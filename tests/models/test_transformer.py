@@ -143,7 +143,7 @@ def test_one_matrix_serves_source_target_and_softmax() -> None:
 def test_pre_norm_stacks_end_in_a_norm(norm: str) -> None:
     model = small(norm=norm)
     kind = nn.LayerNorm if norm == "pre" else nn.Identity
-    assert isinstance(model.encoder_norm, kind)
+    assert isinstance(model.encoder.norm, kind)
     assert isinstance(model.decoder_norm, kind)
     norms = sum(isinstance(module, nn.LayerNorm) for module in model.modules())
     assert norms == 2 * 2 + 2 * 3 + (2 if norm == "pre" else 0)
@@ -183,7 +183,7 @@ def test_steps_of_any_size() -> None:
 def test_the_source_is_read_once() -> None:
     model = small()
     reads: list[Tensor] = []
-    model.encoder[0].register_forward_hook(lambda module, arguments, answer: reads.append(answer))
+    model.encoder.layers[0].register_forward_hook(lambda module, arguments, answer: reads.append(answer))
     state = model.start(Tokens.whole(torch.tensor([[3, 4]])), rows=1)
     for token in (1, 3, 5):
         _, state = model.step(torch.tensor([[token]]), state)

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Places, Tokens
 from regard.layers.attention import KeyValue
-from regard.layers.convolution import CausalConvolution, CentredConvolution, Convolution
+from regard.layers.convolution import CausalConvolution, CentredConvolution, Convolution, GatedLayer
 from regard.layers.mask import Mask
 from regard.models.bytenet import ByteNetSettings, DecoderBlock, EncoderBlock
-from regard.models.convs2s import ConvS2S, ConvS2SSettings, EncoderLayer, MultiStepAttention
+from regard.models.convs2s import ConvS2S, ConvS2SSettings, MultiStepAttention
 from regard.models.wavenet import WaveNetBlock, WaveNetSettings
 
 sizes = st.integers(1, 5)
@@ -59,7 +59,7 @@ def test_centred_is_conv1d_padded_on_both_sides(half: int, dilation: int, length
 
 
 def test_the_gated_layer_is_conv1d_and_glu() -> None:
-    layer = EncoderLayer(4, 4, kernel=3, dropout=0.5).eval()
+    layer = GatedLayer(4, 4, kernel=3, dropout=0.5).eval()
     x_BSC = torch.randn(2, 7, 4)
     padded = F.pad(x_BSC.transpose(1, 2), (1, 1))
     gated = F.glu(conv1d_of(layer.convolution, 4)(padded), dim=1).transpose(1, 2)

@@ -32,7 +32,7 @@ def pair() -> tuple[Transformer, Any]:
     settings = TransformerSettings(d_model=32, d_ff=48, heads=4, encoder_layers=2, decoder_layers=3, dropout=0.0)
     ours = Transformer(settings, VOCABULARY).eval()
     state = {"embedding.table.weight": theirs.model.shared.weight}
-    for stack, layers in (("encoder", theirs.model.encoder.layers), ("decoder", theirs.model.decoder.layers)):
+    for stack, layers in (("encoder.layers", theirs.model.encoder.layers), ("decoder", theirs.model.decoder.layers)):
         for number, layer in enumerate(layers):
             state |= layer_state(f"{stack}.{number}", layer)
     ours.load_state_dict(state)

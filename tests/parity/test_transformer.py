@@ -45,14 +45,14 @@ def theirs(model: Transformer) -> nn.Transformer:
         nn.LayerNorm(d_model) if pre else None,
     )
     other = nn.Transformer(d_model, heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
-    for mine, layer in zip(model.encoder, encoder.layers, strict=True):
+    for mine, layer in zip(model.encoder.layers, encoder.layers, strict=True):
         copy_layer(mine, layer)
     for mine, layer in zip(model.decoder, decoder.layers, strict=True):
         copy_layer(mine, layer)
     if pre:
         assert encoder.norm is not None
         assert decoder.norm is not None
-        encoder.norm.load_state_dict(model.encoder_norm.state_dict())
+        encoder.norm.load_state_dict(model.encoder.norm.state_dict())
         decoder.norm.load_state_dict(model.decoder_norm.state_dict())
     return other.eval()
 
@@ -130,7 +130,7 @@ def test_gradients_agree(norm: Norm) -> None:
     direction = torch.randn(int(real_BT.sum()), model.settings.d_model)
     (model.features(both)[real_BT] * direction).sum().backward()
     (features(other, x_BSD, y_BTD, both)[real_BT] * direction).sum().backward()
-    first, last = model.encoder[0], model.decoder[-1]
+    first, last = model.encoder.layers[0], model.decoder[-1]
     assert isinstance(first, EncoderLayer)
     assert isinstance(last, DecoderLayer)
     for mine, name in [

@@ -64,20 +64,33 @@ class Attention(nn.Module):
         return KeyValue(self._split_heads(keys), self._split_heads(values))
 
     def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
-        """What each query of `x_BQD` gathers from `kv`: [B, Q, D]."""
+        """What each query of `x_BQD` gathers from `kv`: [B, Q, D].
+
+        `kv` may have fewer rows, each for several neighbours of `x_BQD`: the beams of a sentence share its source.
+        They then ask side by side, as so many queries of one row, and `visible` speaks of those.
+        """
+        rows, queries, width = x_BQD.shape
+        sharing = rows // max(kv.keys_BHKE.shape[0], 1)
+        if sharing > 1:
+            x_BQD = x_BQD.reshape(-1, sharing * queries, width)
         query_BHQE, keys_BHKE, bias_BHQK = self._split_heads(self.query(x_BQD)), kv.keys_BHKE, None
         if self.positions is not None:
             query_BHQE, keys_BHKE, bias_BHQK = self.positions(query_BHQE, keys_BHKE, visible)
         if self.watcher is not None:
             weights_BHQK = attention_weights(query_BHQE, keys_BHKE, visible, bias_BHQK)
-            self.watcher(weights_BHQK)
+            self.watcher(_rows_apart(weights_BHQK, sharing) if sharing > 1 else weights_BHQK)
             heads_BHQE = weights_BHQK @ kv.values_BHKE
         else:
             heads_BHQE = fused_attention(query_BHQE, KeyValue(keys_BHKE, kv.values_BHKE), visible, bias_BHQK)
-        return self.output(heads_BHQE.transpose(1, 2).flatten(2))
+        return self.output(heads_BHQE.transpose(1, 2).reshape(rows, queries, -1))
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
         return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def _rows_apart(weights_BHQK: Tensor, sharing: int) -> Tensor:
+    """The weights of `sharing` rows that asked side by side, each row again by itself."""
+    return weights_BHQK.unflatten(2, (sharing, -1)).transpose(1, 2).flatten(0, 1)
 
 
 def attention_weights(

@@ -20,8 +20,10 @@ from typing import Literal
 from torch import Tensor, nn
 
 from regard.layers.attention import Attention, KeyValue
+from regard.layers.dropout import Dropout, threshold
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
+from regard.layers.norm import LayerNorm
 from regard.layers.positions import PositionKind, position_scheme
 
 Norm = Literal["post", "pre"]
@@ -61,8 +63,8 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(sizes.d_model)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.norm = LayerNorm(sizes.d_model)
+        self.dropout = Dropout(sizes.dropout)
         self.pre = sizes.norm == "pre"
 
     def enter(self, x_BTD: Tensor) -> Tensor:
@@ -71,8 +73,18 @@ class Residual(nn.Module):
 
     def leave(self, x_BTD: Tensor, y_BTD: Tensor) -> Tensor:
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
+        if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
+            return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
         joined_BTD = x_BTD + self.dropout(y_BTD)
         return joined_BTD if self.pre else self.norm(joined_BTD)
+
+    def _join_and_norm(self, x_BTD: Tensor, y_BTD: Tensor, noise: Tensor) -> Tensor:
+        from regard.layers.kernels import JoinAndNorm
+
+        drop = self.dropout
+        return JoinAndNorm.apply(  # type: ignore[no-untyped-call]
+            x_BTD, y_BTD, self.norm.weight, self.norm.bias, noise, drop.number, threshold(drop.p), drop.p, self.norm.eps
+        )
 
 
 class EncoderLayer(nn.Module):
@@ -102,10 +114,10 @@ class DecoderMemory:
     source: KeyValue
     past: KeyValue | None = None
 
-    def select(self, rows: Tensor) -> DecoderMemory:
-        """The given rows, in the given order."""
+    def select(self, rows: Tensor, sentences: Tensor | None) -> DecoderMemory:
+        """The given rows of the past, and the source of the given sentences; None leaves it as it is."""
         past = None if self.past is None else self.past.select(rows)
-        return DecoderMemory(self.source.select(rows), past)
+        return DecoderMemory(self.source if sentences is None else self.source.select(sentences), past)
 
 
 class DecoderLayer(nn.Module):

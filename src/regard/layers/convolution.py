@@ -16,6 +16,7 @@ Stacked layers see far when the dilation grows; `python -m regard.layers.convolu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -23,6 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Places
+from regard.layers.dropout import Dropout
+
+HALVED = math.sqrt(0.5)  # the sum of two gets back the spread of one
 
 Past = Tensor | None
 """The last (k-1)·r inputs of a causal convolution, [B, P, C]; None before the first step."""
@@ -83,6 +87,29 @@ class CentredConvolution(Convolution):
                 same_BT = self._tap(segments, place, x_BTC.shape[1]) == places.segments_BT
                 taps[place] = tap_BTC * same_BT[:, :, None]
         return self.taps(torch.cat(taps, dim=-1))
+
+
+class GatedLayer(nn.Module):
+    """A gated convolution that looks to both sides, and the road around it: the encoder layer of ConvS2S (3.2).
+
+    y = √½·(v(W * Dropout(x)) + x),   v([A B]) = A ⊙ σ(B)
+    """
+
+    def __init__(self, channels_in: int, channels: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.convolution = CentredConvolution(channels_in, 2 * channels, kernel)
+        self.around = road_around(channels_in, channels)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_BTC: Tensor, places: Places) -> Tensor:
+        """[B, T, C] → [B, T, D]."""
+        y_BTD = F.glu(self.convolution(self.dropout(x_BTC), places), dim=-1)
+        return (self.around(x_BTC) + y_BTD) * HALVED
+
+
+def road_around(channels_in: int, channels: int) -> nn.Module:
+    """The road around a layer: as it is, or through a linear map where the width changes."""
+    return nn.Identity() if channels_in == channels else nn.Linear(channels_in, channels)
 
 
 def check_kernel(name: str, kernel: int, centred: bool) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from regard.batch import Tokens
+from regard.layers.dropout import Dropout, TokenCut
 from regard.layers.positions import LearnedPositions, PositionKind, SinusoidalPositions
 
 
@@ -36,7 +38,8 @@ class Embedding(nn.Module):
             self.positions = SinusoidalPositions(d_model)
         elif positions == "learned":
             self.positions = LearnedPositions(max_positions, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.cut = TokenCut()
+        self.dropout = Dropout(dropout)
         # Scaled up again by √d_model on the way in, and used as it is on the way out to the softmax.
         nn.init.normal_(self.table.weight, std=d_model**-0.5)
         self.scale = math.sqrt(d_model) if scaled else 1.0
@@ -48,7 +51,11 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """[B, T] ids → [B, T, D]."""
-        x_BTD = self.table(tokens.ids_BT) * self.scale
+        x_BTD = self.cut(self.table(tokens.ids_BT) * self.scale)
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(tokens.places.positions_BT).to(x_BTD.dtype)
+        device = x_BTD.device.type
+        # `meta` has shapes and no numbers; torch refuses to be asked about their precision.
+        if device != "meta" and torch.is_autocast_enabled(device):
+            x_BTD = x_BTD.to(torch.get_autocast_dtype(device))  # the residual stream keeps this precision
         return self.dropout(x_BTD)

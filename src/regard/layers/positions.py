@@ -10,7 +10,7 @@ Two places to say it. *Added to the embedding* (Attention Is All You Need, secti
 *Inside self-attention*, so that only distances matter (a scheme turns queries and keys, or biases scores):
 
     rotary       q and k turned by angles that grow with their position       (Su et al. 2021, section 3)
-    relative     score += q · r[clip(k - q)], a learned vector a distance     (Shaw et al. 2018, equation 5;
+    relative     score += q · r[clip(k - q)], a learned vector a distance     (Shaw et al. 2018, section 3;
                  for keys only, as in Music Transformer, Huang et al. 2018)
     alibi        score -= slope_h · |q - k|                                   (Press et al. 2022, section 3)
 """
@@ -24,6 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.batch import Places
 from regard.errors import UsageError
 from regard.layers.mask import Visible
 
@@ -67,9 +68,22 @@ class LearnedPositions(nn.Module):
         return self.table(positions_BT)
 
 
-def check_length(length: int, limit: int | None) -> None:
-    """Raise if a sequence is longer than the positions a model has learned."""
-    if limit is not None and length > limit:
+def check_length(length: int, limit: int | None, places: Places) -> None:
+    """Raise if a sentence is longer than the positions a model has learned.
+
+    `length` counts the tokens of a row, those of earlier steps included: no position in `places` can be beyond it.
+    Only a row that is longer than `limit` has to be looked at, because it may hold several sentences, or padding.
+    """
+    if limit is None or length <= limit:
+        return
+    if places.segments_BT is not None:
+        # Looking at values breaks a compiled graph and stops an accelerator; in training, the kernel that looks
+        # positions up is trusted to refuse what it does not have.
+        busy = places.positions_BT.device.type != "cpu" and torch.is_grad_enabled()
+        if busy or torch.compiler.is_compiling():
+            return
+        length = int(places.positions_BT.max()) + 1
+    if length > limit:
         raise UsageError(
             f"positions: a sequence must have at most {limit:,} tokens, since positions are learned up to "
             f"`max_positions`, but has {length:,}. Shorten it, or train with more or with sinusoidal positions."

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from regard.errors import UsageError
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
 from regard.models.gpt import GPT, GPTSettings
@@ -29,6 +32,23 @@ def build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | Non
 
     A source vocabulary of its own is the Transformer's privilege; recipes that give other models one are refused.
     """
+    try:
+        return _build(settings, vocabulary, source_vocabulary)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        with torch.device("meta"):
+            model = _build(settings, vocabulary, source_vocabulary)
+    weights = dict(model.named_parameters())
+    largest = max(weights, key=lambda name: weights[name].numel())
+    size = sum(weight.nbytes for weight in weights.values()) / 1e9
+    raise UsageError(
+        f"model: its weights must fit into memory, but take {size:,.0f} GB; the largest is {largest}, "
+        f"{' × '.join(map(str, weights[largest].shape))}. Choose smaller sizes; `regard inspect` lists every matrix."
+    )
+
+
+def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None) -> SequenceModel[Any]:
     match settings:
         case TransformerSettings():
             return Transformer(settings, vocabulary, source_vocabulary)

@@ -12,7 +12,7 @@ the encoder made at column t (dynamic unfolding, 3.2):
                │    │    │    │    │
     source    s_1  s_2  s_3  s_4  blank
 
-    block, with ReLUs (3.6, Figure 3 left), on a stream of 2d channels:
+    block, with ReLUs (3.6), on a stream of 2d channels:
 
     x ──┬──────────────────────────────────────────────────────────────────────────────────┐
         └ norm → ReLU → 1×1 (2d→d) → norm → ReLU → conv (d→d) → norm → ReLU → 1×1 (d→2d) ── + →
@@ -27,8 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import PADDING_SEGMENT, Batch, Places, Tokens
-from regard.errors import UsageError
+from regard.batch import PADDING_SEGMENT, Places, Tokens
 from regard.layers.convolution import (
     CausalConvolution,
     CentredConvolution,
@@ -37,7 +36,8 @@ from regard.layers.convolution import (
     receptive_field,
     select_pasts,
 )
-from regard.models.interface import SequenceModel
+from regard.layers.dropout import Dropout
+from regard.models.convolutional import ConvolutionalModel, initialise
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -69,8 +69,10 @@ class ByteNetSettings:
             raise ValueError(f"`dilations` must be numbers of at least 1, but are {list(self.dilations)}")
         check_kernel("encoder_kernel", self.encoder_kernel, centred=True)
         check_kernel("decoder_kernel", self.decoder_kernel, centred=False)
-        if self.stretch < 1:
-            raise ValueError(f"`stretch` must be at least 1, or the source would be cut, but is {self.stretch}")
+        if not 1 <= self.stretch <= 100:
+            raise ValueError(
+                f"`stretch` must be at least 1, or the source would be cut, and at most 100, but is {self.stretch}"
+            )
         if self.extra_columns < 0:
             raise ValueError(f"`extra_columns` must be at least 0, but is {self.extra_columns}")
         if not 0 <= self.dropout < 1:
@@ -109,7 +111,7 @@ class _Block(nn.Module):
         self.middle = nn.Sequential(nn.LayerNorm(channels), nn.ReLU())
         self.after = nn.Sequential(nn.LayerNorm(channels), nn.ReLU())
         self.widen = nn.Linear(channels, 2 * channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def _enter(self, x_BTD: Tensor) -> Tensor:
         return self.middle(self.narrow(x_BTD))
@@ -143,7 +145,7 @@ class DecoderBlock(_Block):
         return self._leave(x_BTD, y_BTC), past
 
 
-class ByteNet(SequenceModel[ByteNetState]):
+class ByteNet(ConvolutionalModel[ByteNetState]):
     """Encoder-decoder of dilated convolutions, the decoder unfolded over the encoder's columns.
 
     One embedding serves source and target. A row must be one sentence: the columns of two would have to be
@@ -158,45 +160,29 @@ class ByteNet(SequenceModel[ByteNetState]):
         stream, dilations = self.width, settings.dilations * settings.repeats
         self.embedding = nn.Embedding(vocabulary, stream)
         self.blank_D = nn.Parameter(torch.randn(stream))
-        self.dropout = nn.Dropout(settings.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(settings, dilation) for dilation in dilations)
+        self.source_dropout, self.target_dropout = Dropout(settings.dropout), Dropout(settings.dropout)
+        encoder = [EncoderBlock(settings, dilation) for dilation in dilations]
+        self.encoder = nn.ModuleList(encoder)
         # Thirty blocks add to the stream; the norm brings a column back to the size of an embedding.
         self.encoder_norm = nn.LayerNorm(stream)
-        self.decoder = nn.ModuleList(DecoderBlock(settings, dilation) for dilation in dilations)
+        decoder = [DecoderBlock(settings, dilation) for dilation in dilations]
+        self.decoder = nn.ModuleList(decoder)
         self.mixer = nn.Sequential(nn.LayerNorm(stream), nn.ReLU(), nn.Linear(stream, stream), nn.ReLU())
         self.output = nn.Linear(stream, vocabulary)
-        _initialise(self)
-
-    def features(self, batch: Batch) -> Tensor:
-        """What the output projection reads at every target position, [B, T, D]."""
-        state = self.start(batch.source, batch.target.ids_BT.shape[0])
-        batch.target.places.check_one_sentence("ByteNet, target")
-        features_BTD, _ = self._decode(batch.target, state)
-        return features_BTD
-
-    def logits(self, features_BTD: Tensor) -> Tensor:
-        """The last 1×1 convolution, [B, T, V]."""
-        return self.output(features_BTD)
+        initialise(self, [block.widen for block in encoder], [block.widen for block in decoder])
 
     def start(self, source: Tokens | None, rows: int) -> ByteNetState:
         """Encode the source into |t̂| columns, zeros where a shorter row has none."""
-        if source is None or source.ids_BT.shape[0] != rows:
-            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
-            raise UsageError(f"model bytenet: the source must have {rows} rows, but is {found}; give one a target")
+        source = self.needed(source, rows)
         source.places.check_one_sentence("ByteNet, source")
         x_BUD, places = self._stretch(source)
-        x_BUD = self.dropout(x_BUD)
+        x_BUD = self.source_dropout(x_BUD)
         for block in self.encoder:
             x_BUD = block(x_BUD, places)
         columns_BUD = self.encoder_norm(x_BUD)
         if places.segments_BT is not None:
             columns_BUD = columns_BUD * (places.segments_BT != PADDING_SEGMENT)[:, :, None]
         return ByteNetState(columns_BUD, (None,) * len(self.decoder))
-
-    def step(self, tokens_BT: Tensor, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
-        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        features_BTD, state = self._decode(Tokens(tokens_BT, Places.whole(tokens_BT, state.seen)), state)
-        return self.logits(features_BTD[:, -1]), state
 
     def _stretch(self, source: Tokens) -> tuple[Tensor, Places]:
         """The embedded source, each sentence followed by blanks up to a·|s| + b, and the places of it all."""
@@ -212,12 +198,13 @@ class ByteNet(SequenceModel[ByteNetState]):
         inside_BU = places.positions_BT < _unfolded(lengths_B1, self.settings)
         return x_BUD, Places(places.positions_BT, inside_BU.long())
 
-    def _decode(self, tokens: Tokens, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
-        """The one decoding path: `tokens` may be all the target, a prefix, or one token a row."""
+    def decode(self, tokens: Tokens, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+        """The features [B, T, D] of `tokens`, and the state with them read."""
+        tokens.places.check_one_sentence("ByteNet, target")
         first, last = state.seen, state.seen + tokens.ids_BT.shape[1]
         columns_BTD = state.columns_BUD[:, first:last]
         columns_BTD = F.pad(columns_BTD, (0, 0, 0, last - first - columns_BTD.shape[1]))
-        x_BTD = self.dropout(self.embedding(tokens.ids_BT)) + columns_BTD
+        x_BTD = self.target_dropout(self.embedding(tokens.ids_BT)) + columns_BTD
         pasts = []
         for block, past in zip(self.decoder, state.pasts, strict=True):
             x_BTD, past = block(x_BTD, tokens.places, past)
@@ -228,16 +215,3 @@ class ByteNet(SequenceModel[ByteNetState]):
 def _unfolded(length: Length, settings: ByteNetSettings) -> Length:
     """|t̂| = a·|s| + b, rounded up, in whole numbers: a width and the lengths inside it must round alike."""
     return (length * round(100 * settings.stretch) + 99) // 100 + settings.extra_columns
-
-
-def _initialise(model: ByteNet) -> None:
-    """Glorot-uniform matrices and zero biases; what each block adds starts smaller, because all of it is summed."""
-    nn.init.normal_(model.embedding.weight)
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
-    with torch.no_grad():
-        for block in (*model.encoder, *model.decoder):
-            if isinstance(block, _Block):
-                block.widen.weight.div_(len(model.encoder) ** 0.5)

@@ -30,22 +30,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Batch, Places, Tokens
-from regard.errors import UsageError
+from regard.batch import Places, Tokens
 from regard.layers.attention import KeyValue, Watcher
 from regard.layers.convolution import (
+    HALVED,
     CausalConvolution,
-    CentredConvolution,
+    GatedLayer,
     Past,
     check_kernel,
     receptive_field,
+    road_around,
     select_pasts,
 )
+from regard.layers.dropout import Dropout
 from regard.layers.mask import Mask, Visible
-from regard.models.interface import SequenceModel
+from regard.models.convolutional import ConvolutionalModel
 
 EVERYTHING = Mask()
-HALVED = math.sqrt(0.5)
 
 Stack = tuple[tuple[int, int, int], ...]
 """Layers in runs: (how many, channels, kernel width), bottom first."""
@@ -125,7 +126,7 @@ class PositionedEmbedding(nn.Module):
         super().__init__()
         self.words = words
         self.positions = nn.Embedding(settings.max_positions, settings.embedding)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens) -> Tensor:
         """[B, T] ids → [B, T, E]."""
@@ -169,21 +170,6 @@ def _root_of_seen(memory: KeyValue, visible: Visible, like: Tensor) -> Tensor | 
     return visible.allowed_BQK.sum(dim=-1, keepdim=True).sqrt().to(like.dtype)
 
 
-class EncoderLayer(nn.Module):
-    """A gated convolution that looks to both sides, and the road around it."""
-
-    def __init__(self, channels_in: int, channels: int, kernel: int, dropout: float) -> None:
-        super().__init__()
-        self.convolution = CentredConvolution(channels_in, 2 * channels, kernel)
-        self.around = _road(channels_in, channels)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x_BSC: Tensor, places: Places) -> Tensor:
-        """[B, S, C] → [B, S, C of this layer]."""
-        y_BSC = F.glu(self.convolution(self.dropout(x_BSC), places), dim=-1)
-        return (self.around(x_BSC) + y_BSC) * HALVED
-
-
 class DecoderLayer(nn.Module):
     """A gated convolution that looks back only, attention to the source, and the road around both."""
 
@@ -191,8 +177,8 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.convolution = CausalConvolution(channels_in, 2 * channels, kernel)
         self.cross_attention = MultiStepAttention(channels, settings.embedding)
-        self.around = _road(channels_in, channels)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.around = road_around(channels_in, channels)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(
         self, x_BTC: Tensor, g_BTE: Tensor, places: Places, past: Past, memory: KeyValue, visible: Visible
@@ -203,12 +189,7 @@ class DecoderLayer(nn.Module):
         return (self.around(x_BTC) + y_BTC) * HALVED, past
 
 
-def _road(channels_in: int, channels: int) -> nn.Module:
-    """The road around a layer: as it is, or through a linear map where the width changes (3.2)."""
-    return nn.Identity() if channels_in == channels else nn.Linear(channels_in, channels)
-
-
-class ConvS2S(SequenceModel[ConvS2SState]):
+class ConvS2S(ConvolutionalModel[ConvS2SState]):
     """Encoder-decoder of gated convolutions with attention in every decoder layer."""
 
     def __init__(self, settings: ConvS2SSettings, vocabulary: int) -> None:
@@ -221,7 +202,7 @@ class ConvS2S(SequenceModel[ConvS2SState]):
         self.target = PositionedEmbedding(words if tied else nn.Embedding(vocabulary, embedding), settings)
         self.encoder_entry = nn.Linear(embedding, encoder[0][0])
         self.encoder = nn.ModuleList(
-            EncoderLayer(before, channels, kernel, settings.dropout)
+            GatedLayer(before, channels, kernel, settings.dropout)
             for before, (channels, kernel) in zip(_inputs(encoder), encoder, strict=True)
         )
         self.encoder_exit = nn.Linear(encoder[-1][0], embedding)
@@ -231,27 +212,15 @@ class ConvS2S(SequenceModel[ConvS2SState]):
             for before, (channels, kernel) in zip(_inputs(decoder), decoder, strict=True)
         )
         self.decoder_exit = nn.Linear(decoder[-1][0], embedding)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.output = nn.Linear(embedding, vocabulary)
         if tied:
             self.output.weight = words.weight
         _initialise(self)
 
-    def features(self, batch: Batch) -> Tensor:
-        """What the output projection reads at every target position, [B, T, E]."""
-        state = self.start(batch.source, batch.target.ids_BT.shape[0])
-        features_BTE, _ = self._decode(batch.target, state)
-        return features_BTE
-
-    def logits(self, features_BTD: Tensor) -> Tensor:
-        """W_o·h + b_o, [B, T, V]."""
-        return self.output(features_BTD)
-
     def start(self, source: Tokens | None, rows: int) -> ConvS2SState:
         """Encode the source into what every decoder layer attends to."""
-        if source is None or source.ids_BT.shape[0] != rows:
-            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
-            raise UsageError(f"model convs2s: the source must have {rows} rows, but is {found}; give one a target")
+        source = self.needed(source, rows)
         e_BSE = self.source(source)
         x_BSC = self.encoder_entry(e_BSE)
         for layer in self.encoder:
@@ -260,13 +229,8 @@ class ConvS2S(SequenceModel[ConvS2SState]):
         memory = KeyValue(z_BSE[:, None], ((z_BSE + e_BSE) * HALVED)[:, None])
         return ConvS2SState(memory, source.places, (None,) * len(self.decoder))
 
-    def step(self, tokens_BT: Tensor, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
-        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        features_BTE, state = self._decode(Tokens(tokens_BT, Places.whole(tokens_BT, state.seen)), state)
-        return self.logits(features_BTE[:, -1]), state
-
-    def _decode(self, tokens: Tokens, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
-        """The one decoding path: `tokens` may be all the target, a prefix, or one token a row."""
+    def decode(self, tokens: Tokens, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
+        """The features [B, T, E] of `tokens`, and the state with them read."""
         visible = EVERYTHING.visible(tokens.places, state.source)
         g_BTE = self.target(tokens)
         x_BTC = self.decoder_entry(g_BTE)
@@ -305,7 +269,7 @@ def _initialise(model: ConvS2S) -> None:
             nn.init.normal_(module.weight, std=math.sqrt(share / module.in_features))
             nn.init.zeros_(module.bias)
     for module in model.modules():
-        if isinstance(module, EncoderLayer | DecoderLayer):
+        if isinstance(module, GatedLayer | DecoderLayer):
             taps = module.convolution.taps
             nn.init.normal_(taps.weight, std=math.sqrt(4 * kept / taps.in_features))
         elif isinstance(module, nn.Embedding):

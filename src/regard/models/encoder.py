@@ -17,12 +17,9 @@ from torch import Tensor, nn
 
 from regard.batch import Tokens
 from regard.layers import recurrent
-from regard.layers.block import EncoderLayer
-from regard.layers.convolution import check_kernel, receptive_field
-from regard.layers.mask import Mask
-from regard.layers.positions import check_length
+from regard.layers.convolution import GatedLayer, check_kernel, receptive_field
 from regard.layers.recurrent import Cell, Links, RecurrentEncoder, StackSizes, row_lengths
-from regard.models import convs2s, transformer
+from regard.models import transformer
 from regard.models.transformer import StackSettings
 
 # ---- settings
@@ -125,23 +122,14 @@ class TransformerBody(Body):
 
     def __init__(self, settings: TransformerBodySettings, vocabulary: int) -> None:
         super().__init__()
-        self.width, self.limit = settings.d_model, settings.limit
-        sizes = settings.layer_sizes()
+        self.width = settings.d_model
         self.embedding = settings.embedding(vocabulary)
-        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(settings.layers))
-        # Post-norm layers end in a norm already; a pre-norm stack needs one after the last layer.
-        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" else nn.Identity()
-        self.looks_around = Mask(window=settings.window)
+        self.encoder = transformer.Encoder(settings, settings.layers)
         transformer.initialise(self)
 
     def forward(self, text: Tokens) -> Tensor:
         """[B, T] ids → [B, T, D]."""
-        check_length(text.ids_BT.shape[1], self.limit)
-        x_BTD = self.embedding(text)
-        visible = self.looks_around.visible(text.places, text.places)
-        for layer in self.layers:
-            x_BTD, _ = layer(x_BTD, visible)
-        return self.norm(x_BTD)
+        return self.encoder(text, self.embedding)
 
 
 class RecurrentBody(Body):
@@ -170,7 +158,7 @@ class ConvolutionBody(Body):
         self.width = d_model = settings.d_model
         self.embedding = nn.Embedding(vocabulary, d_model)
         self.layers = nn.ModuleList(
-            convs2s.EncoderLayer(d_model, d_model, settings.kernel, settings.dropout) for _ in range(settings.layers)
+            GatedLayer(d_model, d_model, settings.kernel, settings.dropout) for _ in range(settings.layers)
         )
         # The spread of ConvS2S, section 3.5: small vectors go through a layer with their variance kept.
         nn.init.normal_(self.embedding.weight, std=0.1)

@@ -19,10 +19,11 @@ from regard.batch import Batch, Places, Tokens
 from regard.layers.attention import KeyValue
 from regard.layers.block import EncoderLayer, Norm
 from regard.layers.feedforward import Activation
+from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, written_slots
 from regard.layers.mask import Mask
-from regard.layers.positions import LearnedPositions, PositionKind, check_length
+from regard.layers.positions import LearnedPositions, PositionKind
 from regard.models.interface import SequenceModel
-from regard.models.transformer import StackSettings, initialise
+from regard.models.transformer import StackSettings, initialise, look_back
 
 SPREAD = 0.02  # GPT-2's standard deviation of initial weights
 
@@ -53,11 +54,29 @@ class GPTState:
     """The keys and values of every layer so far, and where they stand."""
 
     layers: tuple[KeyValue, ...]
-    seen: Places
+    seen: Places | Slots
 
     def select(self, rows: Tensor) -> GPTState:
         """The given rows, in the given order."""
+        if isinstance(self.seen, Slots):
+            raise TypeError("GPTState.select: a state of fixed memory is loaded into another, not selected")
         return GPTState(tuple(layer.select(rows) for layer in self.layers), self.seen.select(rows))
+
+    def first(self, length: int) -> GPTState:
+        """Of fixed memory, the part for the first `length` positions: a step has less to look at."""
+        slots = self.slots().first(length)
+        return GPTState(tuple(fixed(layer).first(slots) for layer in self.layers), slots)
+
+    def load(self, other: GPTState, rows: Tensor) -> None:
+        """Fill fixed memory with the given rows of another state, fixed or not."""
+        self.slots().load(other.seen, rows)
+        # Before the first step a state has no layers yet, and nothing to take over.
+        for mine, new in zip(self.layers, other.layers, strict=bool(other.layers)):
+            fixed(mine).load(new, rows)
+
+    def slots(self) -> Slots:
+        """Where fixed memory is written."""
+        return written_slots(self.seen)
 
 
 class GPT(SequenceModel[GPTState]):
@@ -68,11 +87,12 @@ class GPT(SequenceModel[GPTState]):
     def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
+        self.context = settings.limit
         sizes = settings.layer_sizes()
         # GPT-2 adds embeddings and positions as they are; the paper scales where positions are fixed waves.
         self.embedding = settings.embedding(vocabulary, scaled=settings.positions == "sinusoidal")
         self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(settings.layers))
-        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" else nn.Identity()
+        self.norm = settings.last_norm()
         self.output = None if settings.tied else nn.Linear(settings.d_model, vocabulary, bias=False)
         self.looks_back = Mask(causal=True, window=settings.window)
         self._initialise()
@@ -86,6 +106,10 @@ class GPT(SequenceModel[GPTState]):
         """Features times the output matrix (the transposed embedding where tied), [B, T, V]."""
         return F.linear(features_BTD, self.embedding.weight_VD) if self.output is None else self.output(features_BTD)
 
+    def output_matrix(self) -> tuple[Tensor, Tensor | None]:
+        """The output matrix, [V, D]; it has no bias."""
+        return (self.embedding.weight_VD if self.output is None else self.output.weight), None
+
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
         if source is not None:
@@ -95,20 +119,26 @@ class GPT(SequenceModel[GPTState]):
 
     def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        places = Places.whole(tokens_BT, first=state.seen.positions_BT.shape[1])
-        features_BTD, state = self._decode(Tokens(tokens_BT, places), state)
+        features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
         return self.logits(features_BTD[:, -1]), state
+
+    def fixed(self, sentences: int, beams: int, capacity: int, source_length: int = 0) -> GPTState:
+        """Memory that stays in place, for texts of up to `capacity` tokens; `GPTState.load` fills it."""
+        like = self.embedding.weight_VD
+        slots = Slots.empty(sentences, beams, capacity, like.device)
+        attentions = [layer.attention for layer in self.layers if isinstance(layer, EncoderLayer)]
+        layers = (FixedKeyValue.empty(slots, each.heads, each.d_k, each.d_v, like) for each in attentions)
+        return GPTState(tuple(layers), slots)
 
     def _decode(self, tokens: Tokens, state: GPTState | None) -> tuple[Tensor, GPTState]:
         """The one path: `tokens` may be a whole text, a prompt, or one token a row."""
         past = state.layers if state is not None and state.layers else (None,) * len(self.layers)
-        seen = tokens.places if state is None or not state.layers else state.seen.extend(tokens.places)
-        check_length(seen.positions_BT.shape[1], self.settings.limit)
-        visible = self.looks_back.visible(tokens.places, seen)
+        before = None if state is None else state.seen
+        seen, visible = look_back(self.looks_back, tokens.places, before, self.settings.limit)
         x_BTD = self.embedding(tokens)
         kept = []
-        for layer, before in zip(self.layers, past, strict=True):
-            x_BTD, kv = layer(x_BTD, visible, before)
+        for layer, kept_so_far in zip(self.layers, past, strict=True):
+            x_BTD, kv = layer(x_BTD, visible, kept_so_far)
             kept.append(kv)
         return self.norm(x_BTD), GPTState(tuple(kept), seen)
 

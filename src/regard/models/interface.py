@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
+from regard.errors import UsageError
 
 
 class State(Protocol):
@@ -53,6 +54,8 @@ class SequenceModel(Learner, Generic[StateT]):
     """How many tokens there are."""
     reads_source: ClassVar[bool] = True
     """Whether it reads a source before it writes; a language model does not."""
+    context: int | None = None
+    """How many target tokens it can read, the start among them; None if any number will do."""
 
     @abstractmethod
     def features(self, batch: Batch) -> Tensor:
@@ -61,6 +64,11 @@ class SequenceModel(Learner, Generic[StateT]):
     @abstractmethod
     def logits(self, features_BTD: Tensor) -> Tensor:
         """The output projection: features → unnormalised scores, [B, T, V]."""
+
+    def output_matrix(self) -> tuple[Tensor, Tensor | None] | None:
+        """weight_VD and bias_V (None: no bias) where `logits` is features · weightᵀ + bias, so that a loss over a
+        large vocabulary need not hold all scores at once; None where it is more than that."""
+        return None
 
     @abstractmethod
     def start(self, source: Tokens | None, rows: int) -> StateT:
@@ -77,3 +85,21 @@ class SequenceModel(Learner, Generic[StateT]):
     def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
         """The training loss of every token, [B, T]; a model that learns by more than its scores overrides it."""
         return criterion(self.logits, self.features(batch), batch.labels_BT)
+
+    def needed(self, source: Tokens | None, rows: int) -> Tokens:
+        """The source of a model that reads one, if it has the right number of rows; for `start`."""
+        if source is None or source.ids_BT.shape[0] != rows:
+            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
+            raise UsageError(
+                f"{type(self).__name__}: the source must have {rows} rows, but is {found}; "
+                "give one sentence for each target, or choose a language model"
+            )
+        return source
+
+    def refuse(self, source: Tokens | None) -> None:
+        """Refuse a source, in a language model; for `start`."""
+        if source is not None:
+            raise UsageError(
+                f"{type(self).__name__}: a language model reads no source, but was given one of "
+                f"{source.ids_BT.shape[0]} rows; put it in front of the target, or choose a model that translates"
+            )

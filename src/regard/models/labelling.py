@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.batch import Batch, Places, Tokens
 from regard.errors import UsageError
 from regard.layers.attention import Watcher
+from regard.layers.dropout import Dropout
 from regard.layers.recurrent import readable
 from regard.models.encoder import BodySettings, RecurrentBodySettings, TransformerBodySettings, build_body
 from regard.models.interface import Criterion, Learner
@@ -73,7 +74,7 @@ class LabelModel(Learner):
         self.vocabulary, self.labels = vocabulary, labels
         self.body = build_body(body, vocabulary)
         self.width = self.body.width
-        self.dropout = nn.Dropout(body.dropout)
+        self.dropout = Dropout(body.dropout)
         self.output = _linear(self.width, labels)
 
     @abstractmethod

@@ -24,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Places, Tokens
-from regard.errors import UsageError
 from regard.layers.attention import KeyValue
 from regard.layers.recurrent import (
     Cell,
@@ -247,9 +246,12 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         return self._teacher_forced(batch).features_BTD
 
     def logits(self, features_BTD: Tensor) -> Tensor:
-        """The output projection, by the embedding matrix where the settings tie them, [B, T, V]."""
-        matrix_VD = self.embedding.weight if self.output is None else self.output.weight
-        return F.linear(features_BTD, matrix_VD, self.output_bias_V)
+        """The output projection, [B, T, V]."""
+        return F.linear(features_BTD, *self.output_matrix())
+
+    def output_matrix(self) -> tuple[Tensor, Tensor | None]:
+        """The output matrix, [V, D], the embedding's where the settings tie them; and its bias, [V]."""
+        return (self.embedding.weight if self.output is None else self.output.weight), self.output_bias_V
 
     def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
         """The criterion's losses, [B, T]. Hard attention adds nothing to them but their REINFORCE gradient."""
@@ -263,13 +265,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
 
     def start(self, source: Tokens | None, rows: int) -> RecurrentState:
         """Encode the source; the decoder starts from its summary."""
-        if source is None or source.ids_BT.shape[0] != rows:
-            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
-            raise UsageError(
-                f"RecurrentEncoderDecoder.start: `source` must have {rows} rows, but is {found}; "
-                "give one sentence a row"
-            )
-        return self._encode(source)
+        return self._encode(self.needed(source, rows))
 
     def step(self, tokens_BT: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
@@ -277,13 +273,8 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         return self.logits(decoded.features_BTD[:, -1]), state
 
     def _teacher_forced(self, batch: Batch) -> _Decoded:
-        if batch.source is None:
-            raise UsageError(
-                "RecurrentEncoderDecoder.features: the batch must have a source, but `source` is None; "
-                "give sentence pairs, or train a recurrent-lm"
-            )
         row_lengths(batch.target.places, "RecurrentEncoderDecoder, target")
-        decoded, _ = self._decode(batch.target.ids_BT, self._encode(batch.source))
+        decoded, _ = self._decode(batch.target.ids_BT, self.start(batch.source, batch.target.ids_BT.shape[0]))
         return decoded
 
     def _encode(self, source: Tokens) -> RecurrentState:

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
-from regard.errors import UsageError
 from regard.layers.recurrent import Cell, Hidden, Links, RecurrentStack, StackSizes, initialise, row_lengths
 from regard.models.interface import SequenceModel
 
@@ -80,17 +79,16 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
         return features_BTD
 
     def logits(self, features_BTD: Tensor) -> Tensor:
-        """The output projection, by the embedding matrix where the settings tie them, [B, T, V]."""
-        matrix_VD = self.embedding.weight if self.output is None else self.output.weight
-        return F.linear(features_BTD, matrix_VD, self.output_bias_V)
+        """The output projection, [B, T, V]."""
+        return F.linear(features_BTD, *self.output_matrix())
+
+    def output_matrix(self) -> tuple[Tensor, Tensor | None]:
+        """The output matrix, [V, D], the embedding's where the settings tie them; and its bias, [V]."""
+        return (self.embedding.weight if self.output is None else self.output.weight), self.output_bias_V
 
     def start(self, source: Tokens | None, rows: int) -> RecurrentLMState:
         """The state before the first token: zeros."""
-        if source is not None:
-            raise UsageError(
-                f"RecurrentLM: a language model reads no source, but was given one of "
-                f"{source.ids_BT.shape[0]} rows; put it in front of the target, or train a `recurrent` model"
-            )
+        self.refuse(source)
         return RecurrentLMState(self.stack.zero(rows))
 
     def step(self, tokens_BT: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Batch, Places, Tokens
+from regard.batch import PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer, LayerSizes, Norm
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import Activation
-from regard.layers.mask import Mask
+from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, written_slots
+from regard.layers.mask import Mask, Visible
 from regard.layers.positions import PositionKind, check_length
 from regard.models.interface import SequenceModel
 
@@ -81,10 +83,35 @@ class StackSettings:
         """An embedding of these sizes."""
         return Embedding(vocabulary, self.d_model, self.dropout, self.positions, self.max_positions, scaled)
 
+    def last_norm(self) -> nn.Module:
+        """What follows the last layer: post-norm layers end in a norm already, pre-norm stacks need one."""
+        return nn.LayerNorm(self.d_model) if self.norm == "pre" else nn.Identity()
+
     @property
     def limit(self) -> int | None:
         """The longest sequence there are positions for; None if any length will do."""
         return self.max_positions if self.positions == "learned" else None
+
+
+class Encoder(nn.Module):
+    """The encoder's layers, over an embedding that may belong to somebody else, too."""
+
+    def __init__(self, settings: StackSettings, layers: int) -> None:
+        super().__init__()
+        sizes = settings.layer_sizes()
+        self.limit = settings.limit
+        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(layers))
+        self.norm = settings.last_norm()
+        self.looks_around = Mask(window=settings.window)
+
+    def forward(self, text: Tokens, embedding: nn.Module) -> Tensor:
+        """What each token means where it stands: [B, S] ids → [B, S, D]."""
+        check_length(text.ids_BT.shape[1], self.limit, text.places)
+        visible = self.looks_around.visible(text.places, text.places)
+        x_BSD = embedding(text)
+        for layer in self.layers:
+            x_BSD, _ = layer(x_BSD, visible)
+        return self.norm(x_BSD)
 
 
 @dataclass(frozen=True)
@@ -107,16 +134,57 @@ class TransformerSettings(StackSettings):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """What the decoder keeps: per layer its keys and values, and where all of them stand."""
+    """What the decoder keeps: per layer its keys and values, and where all of them stand.
+
+    `seen` has a row for each text that is being written. `source` has one for each sentence: neighbouring rows that
+    began as one sentence, the beams of a search, share its source.
+    """
 
     layers: tuple[DecoderMemory, ...]
     source: Places
-    seen: Places
+    seen: Places | Slots
 
     def select(self, rows: Tensor) -> TransformerState:
         """The given rows, in the given order."""
-        layers = tuple(layer.select(rows) for layer in self.layers)
-        return TransformerState(layers, self.source.select(rows), self.seen.select(rows))
+        if isinstance(self.seen, Slots):
+            raise TypeError("TransformerState.select: a state of fixed memory is loaded into another, not selected")
+        sentences = self.source.positions_BT.shape[0]
+        sharing = self.seen.positions_BT.shape[0] // max(sentences, 1)
+        kept = _sentences_of(rows, sharing)
+        unchanged = len(kept) == sentences and torch.equal(kept, torch.arange(sentences, device=kept.device))
+        layers = tuple(layer.select(rows, None if unchanged else kept) for layer in self.layers)
+        source = self.source if unchanged else self.source.select(kept)
+        return TransformerState(layers, source, self.seen.select(rows))
+
+    def first(self, length: int) -> TransformerState:
+        """Of fixed memory, the part for the first `length` positions: a step has less to look at."""
+        slots = self.slots().first(length)
+        layers = tuple(DecoderMemory(layer.source, fixed(layer.past).first(slots)) for layer in self.layers)
+        return TransformerState(layers, self.source, slots)
+
+    def load(self, other: TransformerState, rows: Tensor) -> None:
+        """Fill fixed memory with the given rows of another state, fixed or not."""
+        self.slots().load(other.seen, rows)
+        for mine, new in zip(self.layers, other.layers, strict=True):
+            if new.past is not None:
+                fixed(mine.past).load(new.past, rows)
+            size = new.source.keys_BHKE.shape[2]
+            mine.source.keys_BHKE[:, :, :size] = new.source.keys_BHKE.index_select(0, rows)
+            mine.source.values_BHKE[:, :, :size] = new.source.values_BHKE.index_select(0, rows)
+        segments_BS, length = self.source.segments_or_ones(), other.source.positions_BT.shape[1]
+        segments_BS.fill_(PADDING_SEGMENT)
+        segments_BS[:, :length] = other.source.segments_or_ones().index_select(0, rows)
+
+    def slots(self) -> Slots:
+        """Where fixed memory is written."""
+        return written_slots(self.seen)
+
+
+def _sentences_of(rows: Tensor, sharing: int) -> Tensor:
+    """The sentences that `rows` come from, `sharing` rows each: once for each run of equally many, else once a row."""
+    sentences = rows // sharing
+    kept, counts = torch.unique_consecutive(sentences, return_counts=True)
+    return kept if len(kept) and bool((counts == counts[0]).all()) else sentences
 
 
 class Transformer(SequenceModel[TransformerState]):
@@ -125,6 +193,7 @@ class Transformer(SequenceModel[TransformerState]):
     def __init__(self, settings: TransformerSettings, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
+        self.context = settings.limit
         sizes = settings.layer_sizes()
         self.embedding = settings.embedding(vocabulary)
         if settings.tie in ("all", "embeddings"):
@@ -132,16 +201,12 @@ class Transformer(SequenceModel[TransformerState]):
             self.own_source_embedding = None
         else:
             self.own_source_embedding = settings.embedding(source_vocabulary or vocabulary)
-        self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(settings.encoder_layers))
+        self.encoder = Encoder(settings, settings.encoder_layers)
         self.decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(settings.decoder_layers))
-        # Post-norm layers end in a norm already; pre-norm stacks need one after the last layer.
-        pre = settings.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(settings.d_model) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(settings.d_model) if pre else nn.Identity()
+        self.decoder_norm = settings.last_norm()
         tied = settings.tie in ("all", "target")
         self.output = None if tied else nn.Linear(settings.d_model, vocabulary, bias=False)
         self.looks_back = Mask(causal=True, window=settings.window)
-        self.looks_around = Mask(window=settings.window)
         initialise(self)
 
     def features(self, batch: Batch) -> Tensor:
@@ -155,6 +220,10 @@ class Transformer(SequenceModel[TransformerState]):
         """Features times the output matrix (the transposed embedding where tied), [B, T, V]."""
         return F.linear(features_BTD, self.embedding.weight_VD) if self.output is None else self.output(features_BTD)
 
+    def output_matrix(self) -> tuple[Tensor, Tensor | None]:
+        """The output matrix, [V, D]; it has no bias."""
+        return (self.embedding.weight_VD if self.output is None else self.output.weight), None
+
     def start(self, source: Tokens | None, rows: int) -> TransformerState:
         """Encode the source and make every decoder layer's keys and values of it."""
         if source is None or source.ids_BT.shape[0] != rows:
@@ -164,28 +233,33 @@ class Transformer(SequenceModel[TransformerState]):
 
     def step(self, tokens_BT: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        places = Places.whole(tokens_BT, first=state.seen.positions_BT.shape[1])
-        features_BTD, state = self._decode(Tokens(tokens_BT, places), state)
+        features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
         return self.logits(features_BTD[:, -1]), state
 
+    def fixed(self, sentences: int, beams: int, capacity: int, source_length: int) -> TransformerState:
+        """Memory that stays in place, for texts of up to `capacity` tokens; `TransformerState.load` fills it."""
+        like = self.embedding.weight_VD
+        slots = Slots.empty(sentences, beams, capacity, like.device)
+        source_slots = Slots.empty(sentences, 1, source_length, like.device)
+        memories = []
+        for layer in self.decoder_layers:
+            own, cross = layer.attention, layer.cross_attention
+            source = FixedKeyValue.empty(source_slots, cross.heads, cross.d_k, cross.d_v, like)
+            past = FixedKeyValue.empty(slots, own.heads, own.d_k, own.d_v, like)
+            memories.append(DecoderMemory(source, past))
+        nothing = slots.position_1.new_zeros(sentences, source_length)
+        return TransformerState(tuple(memories), Places(nothing, nothing.clone()), slots)
+
     def _encode(self, source: Tokens) -> TransformerState:
-        check_length(source.ids_BT.shape[1], self.settings.limit)
-        x_BSD = (self.own_source_embedding or self.embedding)(source)
-        visible = self.looks_around.visible(source.places, source.places)
-        for layer in self.encoder:
-            x_BSD, _ = layer(x_BSD, visible)
-        memory_BSD = self.encoder_norm(x_BSD)
+        memory_BSD = self.encoder(source, self.own_source_embedding or self.embedding)
         layers = tuple(layer.remember(memory_BSD) for layer in self.decoder_layers)
         nothing = Places.whole(source.ids_BT[:, :0])
         return TransformerState(layers, source.places, nothing)
 
     def _decode(self, tokens: Tokens, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """The one decoding path: `tokens` may be all the target, a prefix, or one token a row."""
-        first = state.seen.positions_BT.shape[1] == 0
-        seen = tokens.places if first else state.seen.extend(tokens.places)
-        check_length(seen.positions_BT.shape[1], self.settings.limit)
-        visible = self.looks_back.visible(tokens.places, seen)
-        source_visible = EVERYTHING.visible(tokens.places, state.source)
+        seen, visible = look_back(self.looks_back, tokens.places, state.seen, self.settings.limit)
+        source_visible = EVERYTHING.visible(tokens.places.share(state.source), state.source)
         x_BTD = self.embedding(tokens)
         memories = []
         for layer, memory in zip(self.decoder_layers, state.layers, strict=True):
@@ -197,6 +271,17 @@ class Transformer(SequenceModel[TransformerState]):
     def decoder_layers(self) -> list[DecoderLayer]:
         """The decoder's layers, typed."""
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+
+def look_back(
+    mask: Mask, new: Places, seen: Places | Slots | None, limit: int | None
+) -> tuple[Places | Slots, Visible]:
+    """Everything seen with the `new` places added, and what of it each new token sees."""
+    if isinstance(seen, Slots):
+        return seen, seen.visible(mask)
+    seen = new if seen is None or seen.positions_BT.shape[1] == 0 else seen.extend(new)
+    check_length(seen.positions_BT.shape[1], limit, new)
+    return seen, mask.visible(new, seen)
 
 
 def _check_one_vocabulary(tie: Tie, vocabulary: int, source_vocabulary: int | None) -> None:

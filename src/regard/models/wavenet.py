@@ -24,15 +24,18 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch, Places, Tokens
-from regard.errors import UsageError
+from regard.batch import Places, Tokens
 from regard.layers.convolution import CausalConvolution, Past, check_kernel, receptive_field, select_pasts
-from regard.models.interface import SequenceModel
+from regard.layers.dropout import Dropout
+from regard.models.convolutional import ConvolutionalModel, initialise
 
 
 @dataclass(frozen=True)
 class WaveNetSettings:
-    """WaveNet's sizes. Kernel and dilations are the paper's; it does not print the widths of its layers."""
+    """WaveNet's sizes. Dilations are the paper's; the kernel follows from the receptive field that it prints, 1,024.
+
+    It does not print the widths of its layers.
+    """
 
     kind: Literal["wavenet"] = "wavenet"
     channels: int = 256
@@ -78,7 +81,7 @@ class WaveNetBlock(nn.Module):
         channels = settings.channels
         # One convolution makes both halves, W_f's and W_g's.
         self.convolution = CausalConvolution(channels, 2 * channels, settings.kernel, dilation)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.skip = nn.Linear(channels, settings.skip_channels)
         # Nobody reads the road after the last block.
         self.residual = None if last else nn.Linear(channels, channels)
@@ -93,7 +96,7 @@ class WaveNetBlock(nn.Module):
         return x_BTC, self.skip(z_BTC), past
 
 
-class WaveNet(SequenceModel[WaveNetState]):
+class WaveNet(ConvolutionalModel[WaveNetState]):
     """A language model of gated causal dilated convolutions."""
 
     reads_source: ClassVar[bool] = False
@@ -104,39 +107,22 @@ class WaveNet(SequenceModel[WaveNetState]):
         dilations = settings.dilations * settings.repeats
         self.embedding = nn.Embedding(vocabulary, settings.channels)
         self.entry = CausalConvolution(settings.channels, settings.channels, settings.kernel)
-        self.blocks = nn.ModuleList(
+        blocks = [
             WaveNetBlock(settings, dilation, last=number == len(dilations))
             for number, dilation in enumerate(dilations, start=1)
-        )
+        ]
+        self.blocks = nn.ModuleList(blocks)
         self.mixer = nn.Linear(settings.skip_channels, settings.skip_channels)
         self.output = nn.Linear(settings.skip_channels, vocabulary)
-        _initialise(self)
-
-    def features(self, batch: Batch) -> Tensor:
-        """What the output projection reads at every position, [B, T, D]."""
-        features_BTD, _ = self._read(batch.target, self.start(batch.source, batch.target.ids_BT.shape[0]))
-        return features_BTD
-
-    def logits(self, features_BTD: Tensor) -> Tensor:
-        """The last 1×1 convolution, [B, T, V]."""
-        return self.output(features_BTD)
+        initialise(self, [block.skip for block in blocks])
 
     def start(self, source: Tokens | None, rows: int) -> WaveNetState:
         """Nothing is read yet, in any number of rows."""
-        if source is not None:
-            raise UsageError(
-                "model wavenet: a language model reads no source, but one was given; "
-                'train it on text alone, or choose a model that translates, such as kind = "bytenet"'
-            )
+        self.refuse(source)
         return WaveNetState((None,) * (1 + len(self.blocks)))
 
-    def step(self, tokens_BT: Tensor, state: WaveNetState) -> tuple[Tensor, WaveNetState]:
-        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        features_BTD, state = self._read(Tokens(tokens_BT, Places.whole(tokens_BT, state.seen)), state)
-        return self.logits(features_BTD[:, -1]), state
-
-    def _read(self, tokens: Tokens, state: WaveNetState) -> tuple[Tensor, WaveNetState]:
-        """The one path: `tokens` may be whole rows, a prefix, or one token a row."""
+    def decode(self, tokens: Tokens, state: WaveNetState) -> tuple[Tensor, WaveNetState]:
+        """The features [B, T, D] of `tokens`, and the state with them read."""
         pasts: list[Past] = []
         x_BTC, past = self.entry(self.embedding(tokens.ids_BT), tokens.places, state.pasts[0])
         pasts.append(past)
@@ -147,16 +133,3 @@ class WaveNet(SequenceModel[WaveNetState]):
             pasts.append(past)
         features_BTD = self.mixer(reduce(torch.add, skips).relu()).relu()
         return features_BTD, WaveNetState(tuple(pasts), state.seen + tokens.ids_BT.shape[1])
-
-
-def _initialise(model: WaveNet) -> None:
-    """Glorot-uniform matrices and zero biases; the skips start smaller, because all of them are summed."""
-    nn.init.normal_(model.embedding.weight)
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
-    with torch.no_grad():
-        for block in model.blocks:
-            if isinstance(block, WaveNetBlock):
-                block.skip.weight.div_(len(model.blocks) ** 0.5)

@@ -5,17 +5,22 @@ Shapes: H heads, Q queries, K keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.batch import Tokens
 from regard.data.batching import collate
 from regard.models.interface import SequenceModel
+from regard.models.labelling import LabelModel
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.figures import AttentionMap
+
+Labels = tuple[str, ...]
 
 
 @contextmanager
@@ -34,21 +39,36 @@ def watching(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 @torch.inference_mode()
 def attention_maps(
-    model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int], target: Sequence[int]
+    model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int] | None, target: Sequence[int]
 ) -> list[AttentionMap]:
-    """Every attention of the model while it writes `target` for `source`.
+    """Every attention of the model while it writes `target` for `source`; a language model has no source.
 
     A decoder row is named by the token it writes; the decoder's columns by the tokens it has already read.
     """
     specials = tokenizer.specials
-    batch = collate([(source, target)], specials)
+    batch = collate([(source or (), target)], specials)
+    if source is None:
+        batch = replace(batch, source=None)
     device = next(model.parameters()).device
     with watching(model.eval()) as seen:
         model(batch.to(device))
-    read = tokenizer.source.labels([*source, specials.end])
+    read = tokenizer.source.labels([*(source or ()), specials.end])
     written = tokenizer.labels([*target, specials.end])
     fed = tokenizer.labels([specials.start, *target])
-    labels = {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)}
+    return _maps(seen, {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)})
+
+
+@torch.inference_mode()
+def label_maps(model: LabelModel, tokenizer: Tokenizer, text: Sequence[int]) -> list[AttentionMap]:
+    """Every attention of a classifier or tagger while it reads `text`; a classifier also shows what it decides from."""
+    tokens = Tokens.whole(torch.tensor([list(text)], device=next(model.parameters()).device))
+    with watching(model.eval()) as seen:
+        model(tokens)
+    read = tokenizer.labels(text)
+    return _maps(seen, {"encoder": (read, read), "pooling": (("the text",), read)})
+
+
+def _maps(seen: Mapping[str, Tensor], labels: Mapping[str, tuple[Labels, Labels]]) -> list[AttentionMap]:
     maps = []
     for name, weights_BHQK in seen.items():
         kind, layer = _role(name)
@@ -59,9 +79,11 @@ def attention_maps(
 def _role(module: str) -> tuple[str, int]:
     """What an attention looks at, and its layer: `decoder.2.attention` is the decoder's own, in layer 2.
 
-    A model with a single attention (a recurrent one) has it between decoder and source.
+    A model with a single attention (a recurrent one) has it between decoder and source. What stands in no encoder
+    belongs to a decoder: the layers of a language model are one.
     """
-    stack, *rest = module.split(".")
-    if len(rest) < 2:
-        return "cross", 0
-    return ("cross" if rest[1] == "cross_attention" else stack), int(rest[0])
+    path = module.split(".")
+    layer = next((int(word) for word in path if word.isdecimal()), 0)
+    if path[-1] == "cross_attention" or path == ["attention"]:
+        return "cross", layer
+    return next((kind for kind in ("pooling", "encoder") if kind in path), "decoder"), layer

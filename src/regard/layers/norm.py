@@ -1,0 +1,26 @@
+"""Layer normalisation (Ba et al. 2016) that keeps the precision of what it reads.
+
+LayerNorm(x) = (x - mean(x)) / √(var(x) + ε) ⊙ g + b,   over the last dimension
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class LayerNorm(nn.LayerNorm):
+    """Computed in fp32, given back in the precision of `x`.
+
+    Under autocast torch's own gives back fp32, and with it the whole residual stream would be fp32: twice the memory
+    to write and read around every sub-layer.
+    """
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """[…, D] → […, D], of the same type."""
+        if x_BTD.dtype == self.weight.dtype:
+            return super().forward(x_BTD)
+        with torch.autocast(x_BTD.device.type, enabled=False):
+            y_BTD = F.layer_norm(x_BTD.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
+        return y_BTD.to(x_BTD.dtype)

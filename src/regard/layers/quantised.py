@@ -1,0 +1,101 @@
+"""Linear maps for decoding on a CPU, where the time goes into reading weights from memory.
+
+Shapes: R rows, I inputs, O outputs.
+
+    packed   the same fp32 numbers, laid out once as the kernel wants them. Otherwise it does so in every call, which
+             for a handful of rows (the beams of a sentence) takes as long as the product itself.
+    int8     a quarter of the bytes. Weights have a scale for each output, w ≈ scale_o · q, |q| ≤ 127; each row of the
+             input gets its own when it comes, x ≈ scale_r · q. A scale for all rows together, as torch's dynamic
+             quantisation has it, would make a sentence's translation depend on its neighbours in the batch.
+
+Both are for inference, and both ask torch first whether it has what they need on this machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LEVELS = 127
+MIDDLE = 128  # inputs are unsigned: this stands for 0
+FEW_ROWS = 4  # the number of rows that packed weights are laid out for: a beam's
+WORTHWHILE = 128 * 1024  # smaller matrices stay in the processor's cache, whatever their precision
+
+
+class PackedLinear(nn.Module):
+    """x·Wᵀ + b in fp32."""
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+        super().__init__()
+        self.weight_OI, self.bias_O = weight_OI.detach(), None if bias_O is None else bias_O.detach()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_OI, FEW_ROWS)
+
+    def forward(self, x_RI: Tensor) -> Tensor:
+        """[…, I] → […, O]."""
+        if x_RI.numel() == x_RI.shape[-1]:
+            return F.linear(x_RI, self.weight_OI, self.bias_O)  # one row: nothing is laid out, and less is in the way
+        return torch.ops.mkldnn._linear_pointwise(x_RI.contiguous(), self.packed, self.bias_O, "none", [], "")
+
+
+class Int8Linear(nn.Module):
+    """x·Wᵀ + b with weights and inputs in 8 bits, sums in 32."""
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+        super().__init__()
+        self.bias_O = None if bias_O is None else bias_O.detach()
+        weight_OI = weight_OI.detach().float()
+        scale_O = weight_OI.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny * LEVELS) / LEVELS
+        nothing_O = torch.zeros(len(scale_O), dtype=torch.long)
+        engine, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
+        try:
+            with warnings.catch_warnings():
+                # torch means to drop this way of making the tensor; until it offers another, there is no way around.
+                warnings.simplefilter("ignore", UserWarning)
+                weight = torch.quantize_per_channel(weight_OI, scale_O.double(), nothing_O, 0, torch.qint8)
+                self.packed = torch.ops.quantized.linear_prepack(weight, None)
+        finally:
+            torch.backends.quantized.engine = engine
+
+    def forward(self, x_RI: Tensor) -> Tensor:
+        """[…, I] → […, O]."""
+        reach_R1 = x_RI.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float).tiny)
+        y_RO: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x_RI / reach_R1, 1 / LEVELS, MIDDLE, self.packed
+        )
+        y_RO.mul_(reach_R1)
+        return y_RO if self.bias_O is None else y_RO.add_(self.bias_O)
+
+
+@cache
+def can_pack() -> bool:
+    """Whether torch lays out fp32 weights on this machine, and computes the same with them."""
+    return _works(PackedLinear, tolerance=1e-4)
+
+
+@cache
+def can_quantise() -> bool:
+    """Whether torch multiplies in 8 bits on this machine, each row by its own scale."""
+    return _works(Int8Linear, tolerance=0.1)
+
+
+def _works(kind: type[PackedLinear | Int8Linear], tolerance: float) -> bool:
+    draw = torch.Generator().manual_seed(1)
+    weight_OI, bias_O, x_RI = (torch.randn(*size, generator=draw) for size in ((16, 32), (16,), (3, 32)))
+    wanted_RO = F.linear(x_RI, weight_OI, bias_O)
+    try:
+        found_RO = kind(weight_OI, bias_O)(x_RI)
+    except (AttributeError, RuntimeError):  # how torch says that it was built without, or that the processor cannot
+        return False
+    return bool((found_RO - wanted_RO).norm() <= tolerance * wanted_RO.norm())
+
+
+def replace_linears(model: nn.Module, kind: type[PackedLinear | Int8Linear]) -> None:
+    """Every linear map of `model` that is large enough becomes one of this kind, in place."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear and child.weight.numel() >= WORTHWHILE:
+                setattr(module, name, kind(child.weight, child.bias))
