@@ -29,3 +29,11 @@ def words_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng():
         experiment.train(word_recipe(place), place / "model")
     return place / "model"
+
+
+@pytest.fixture(scope="session")
+def babbling_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a language model of bytes that has learned nothing. Do not write into it; copy it first."""
+    from tests.tiny import language_model
+
+    return language_model(tmp_path_factory.mktemp("babble") / "model")

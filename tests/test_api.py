@@ -15,6 +15,8 @@ from regard import api
 from regard.api import Model, load
 from regard.decoding.search import SearchSettings
 from regard.errors import DataError, MissingError, UsageError
+from regard.text.tokenizer import Tokenizer, TokenizerSettings
+from regard.translation import translator
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, word_recipe
 
 
@@ -39,7 +41,7 @@ def test_a_text_is_translated_the_same_in_any_company(model: Model, monkeypatch:
     texts = ["one", "two " * 9, "six", "unknown ж", "x" * 40, "eleven twelve"]
     together = model.translations(texts)
     alone = [model.translations([text])[0] for text in texts]
-    monkeypatch.setattr(api, "SLOTS_PER_BATCH", 1)
+    monkeypatch.setattr(translator, "SLOTS_PER_BATCH", 1)
     small = model.translations(texts)
     for one, other in zip(together + small, alone + alone, strict=True):
         assert [found.text for found in one] == [found.text for found in other]
@@ -58,13 +60,21 @@ def test_the_best_comes_first(model: Model) -> None:
 
 def test_progress_counts_the_texts(model: Model) -> None:
     done: list[int] = []
-    model.translations(["one", "two", "three"], progress=done.append)
+    model.translations(["one", "", "three"], progress=lambda texts, tokens: done.append(texts))
     assert sum(done) == 3
 
 
 def test_one_string_is_not_taken_for_a_list_of_letters(model: Model) -> None:
-    with pytest.raises(UsageError, match=r"`texts` must be a list of texts, but is one, 'one'. Write \[text\]"):
+    with pytest.raises(UsageError, match=r"needs a list of texts, but has one, 'one'. Write \[text\]"):
         model.translate("one")
+
+
+def test_models_together_need_one_vocabulary(model: Model, words_model: Path) -> None:
+    other = load(words_model)
+    assert model.together([other], "probability").translate(ENGLISH) == GERMAN
+    other.tokenizer = Tokenizer.learn(["other words"], TokenizerSettings(vocabulary=20))
+    with pytest.raises(UsageError, match="must share a target vocabulary, but `words` has another"):
+        model.together([other])
 
 
 def test_half_a_character_is_named(model: Model) -> None:
@@ -81,7 +91,7 @@ def test_scores_that_are_no_numbers_are_not_taken_for_an_empty_translation(words
 
 
 def test_evaluate_scores_against_references(model: Model) -> None:
-    scores = {score.name: score.value for score in model.evaluate(ENGLISH, [*GERMAN[:-1], "falsch"])}
+    scores = {score.name: score.value for score in model.evaluate(ENGLISH, [*GERMAN[:-1], "falsch"]).scores}
     assert scores["exact match"] == pytest.approx(100 * 12 / 13)
     with pytest.raises(DataError, match="one reference for each translation"):
         model.evaluate(["one"], [])

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,21 +14,9 @@ from pathlib import Path
 import pytest
 
 from regard import cli
-from regard.api import Translation
-from regard.files import seal
-from tests.tiny import ENGLISH, GERMAN, Ran, regard, write_lines
+from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
-
-
-def failed(ran: Ran, code: int, *words: object) -> None:
-    """The command ended with this code and one message, which says all of this and shows no traceback."""
-    assert ran.code == code, ran.err
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    assert "internal error" not in ran.err
-    for word in words:
-        assert str(word) in ran.err
 
 
 @pytest.fixture
@@ -141,119 +128,7 @@ def test_files_may_have_any_name(name: str, tmp_path: Path) -> None:
     failed(regard("train", "--source", source, "--target", target, "--out", tmp_path / "out"), 66, target)
 
 
-# Translate
-
-
-def test_lines_in_are_lines_out(words_model: Path, tmp_path: Path) -> None:
-    text = "one\n\ntwo\n \nunknown 日本 ж\nthree"
-    ran = regard("translate", words_model, stdin=text.encode())
-    assert (ran.code, ran.err) == (0, "")
-    lines = ran.out.split("\n")
-    assert (lines[:4], lines[5:]) == (["eins", "", "zwei", ""], ["drei", ""])
-    file = tmp_path / "text.txt"
-    file.write_text(text, encoding="utf-8")
-    assert regard("translate", words_model, file).out == ran.out
-    assert regard("translate", words_model, "-", stdin=text.encode()).out == ran.out
-    assert regard("translate", words_model, stdin=b"") == Ran(0, "", "")
-    assert regard("translate", words_model, stdin=b"\n\n") == Ran(0, "\n\n", "")
-
-
-def test_odd_characters_do_not_make_more_lines(words_model: Path) -> None:
-    odd = "one\u2028two\x0bthree\x85four\x0c\r\n"
-    ran = regard("translate", words_model, stdin=odd.encode() * 3)
-    assert ran.code == 0
-    assert ran.out.count("\n") == 3
-
-
-def test_more_lines_than_fit_at_once_stay_in_order(words_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "LINES_AT_A_TIME", 5)
-    ran = regard("translate", words_model, stdin="\n".join(ENGLISH).encode())
-    assert ran.out.split("\n") == [*GERMAN, ""]
-
-
-def test_json_is_one_object_a_line(words_model: Path) -> None:
-    ran = regard("translate", words_model, "--json", "--nbest", 2, stdin=b"one\n\nf\xc3\xbcnf \xe2\x80\xa8\n")
-    first, empty, third = [json.loads(line) for line in ran.out.split("\n")[:-1]]
-    assert set(first) == {"text", "score", "log_probability", "cut", "alternatives"}
-    assert (first["text"], first["cut"], len(first["alternatives"])) == ("eins", False, 1)
-    assert set(first["alternatives"][0]) == {"text", "score", "log_probability", "cut"}
-    assert (empty["text"], empty["alternatives"]) == ("", [])
-    assert isinstance(third["score"], float)
-
-
-def test_nbest_prints_as_many_lines_for_every_line(words_model: Path) -> None:
-    ran = regard("translate", words_model, "--nbest", 3, stdin=b"one\n\ntwo\n")
-    lines = ran.out.split("\n")
-    assert len(lines) == 10
-    assert (lines[0], lines[3:6], lines[6]) == ("eins", ["", "", ""], "zwei")
-
-
-def test_a_line_end_in_a_translation_does_not_make_a_line() -> None:
-    # A model of bytes can write any of them.
-    found = [Translation("a\nb\n", -1.0, -1.0, cut=False)]
-    assert cli._as_lines(found, 1) == "a b "
-    assert cli._as_lines(found, 3) == "a b \n\n"
-    assert "\n" not in cli._as_json(found)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--beam", "0"], "`beam` must be at least 1, but is 0"),
-        (["--beam", "-3"], "`beam` must be at least 1, but is -3"),
-        (["--alpha", "-1"], "`alpha` must be from 0 (no penalty) to 10"),
-        (["--nbest", "0"], "`nbest` must be between 1 and `beam` (4), but is 0"),
-        (["--nbest", "9"], "`nbest` must be between 1 and `beam` (4), but is 9"),
-    ],
-)
-def test_searches_that_cannot_be_are_refused_in_a_sentence(words_model: Path, options: list[str], words: str) -> None:
-    failed(regard("translate", words_model, *options, stdin=b"one\n"), 2, words)
-
-
-def test_bad_input_is_named_and_what_was_good_is_not_lost(words_model: Path, tmp_path: Path) -> None:
-    failed(regard("translate", words_model, stdin=b"one\ntw\xff\n"), 65, "stdin, line 2", "byte 3", "0xff")
-    failed(regard("translate", words_model, tmp_path / "no.txt"), 66, tmp_path / "no.txt", "no such file")
-    failed(regard("translate", words_model, tmp_path), 65, "is a folder")
-    broken = tmp_path / "text.gz"
-    broken.write_bytes(b"not compressed\n")
-    failed(regard("translate", words_model, broken), 65, "text.gz: must be readable to its end")
-
-
-def test_broken_models_are_named(words_model: Path, tmp_path: Path) -> None:
-    failed(regard("translate", tmp_path / "nowhere"), 66, "nowhere: must be a model folder, but is not there")
-    failed(regard("translate", tmp_path), 66, "must be a model folder, but has no manifest.json")
-    model = Path(shutil.copytree(words_model, tmp_path / "model"))
-    weights = model / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    failed(regard("translate", model, stdin=b"one\n"), 65, f"{weights}: must be", "bytes long", "but is 1,000")
-    (model / "manifest.json").unlink()
-    failed(regard("evaluate", model), 65, f"Go on with: regard train --resume --out {model}")
-
-
 # The other commands
-
-
-def test_evaluate_prints_scores_with_signatures(words_model: Path, tmp_path: Path) -> None:
-    ran = regard("evaluate", words_model)
-    assert ran.code == 0
-    assert ran.out.startswith("exact match 100.00  (percent of 13 lines, to the letter)\nBLEU ")
-    source, reference = write_lines(tmp_path / "s", ["one", "two"]), write_lines(tmp_path / "r", ["eins", "falsch"])
-    found = json.loads(regard("evaluate", words_model, source, reference, "--json").out)
-    assert found["lines"] == 2
-    assert [(score["name"], set(score)) for score in found["scores"]] == [
-        (name, {"name", "value", "signature"}) for name in ("exact match", "BLEU", "chrF")
-    ]
-    assert found["scores"][0]["value"] == 50.0
-    failed(regard("evaluate", words_model, source), 2, "SOURCE and REFERENCE must be given together")
-    failed(regard("evaluate", words_model, source, write_lines(tmp_path / "t", ["x"])), 65, "have 2 and 1")
-
-
-def test_a_model_without_a_test_set_says_so(words_model: Path, tmp_path: Path) -> None:
-    model = Path(shutil.copytree(words_model, tmp_path / "model"))
-    recipe = model / "recipe.toml"
-    recipe.write_text("\n".join(line for line in recipe.read_text().split("\n") if not line.startswith("test_")))
-    seal(model, ["recipe.toml", "tokenizer.json", "model.safetensors"])
-    failed(regard("evaluate", model), 65, "its recipe names no test set", "regard evaluate MODEL SOURCE REFERENCE")
 
 
 def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_path: Path) -> None:

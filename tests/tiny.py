@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+import torch
+
+from regard import folder
 from regard.cli import main
+from regard.models.build import build
 from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
+from regard.text.tokenizer import Tokenizer
 
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"]
@@ -55,6 +60,24 @@ def generated_recipe(overrides: Sequence[str] = ()) -> Recipe:
     return build_recipe({}, [*settings, *overrides], "thirty")
 
 
+def language_model(place: Path, overrides: Sequence[str] = (), lines: Sequence[str] = ENGLISH + GERMAN) -> Path:
+    """A folder with a GPT that has learned nothing; its tokenizer knows these lines."""
+    settings = [
+        "name=babble",
+        "tokenizer={kind='bytes', vocabulary=300}",
+        "model={kind='gpt', layers=2, d_model=16, d_ff=24, heads=2, max_positions=32, dropout=0.0}",
+    ]
+    recipe = build_recipe({}, [*settings, *overrides], "babble")
+    tokenizer = Tokenizer.learn(lines, recipe.tokenizer)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = build(recipe.model, tokenizer.size)
+    folder.write_beginning(place, recipe, tokenizer)
+    (place / folder.METRICS).touch()
+    folder.write_end(place, {name: weight.clone() for name, weight in model.state_dict().items()}, "# babble")
+    return place
+
+
 @dataclass(frozen=True)
 class Ran:
     """How a command ended, and what it printed where."""
@@ -79,3 +102,13 @@ def regard(*arguments: object, stdin: bytes = b"") -> Ran:
     out.flush()
     assert isinstance(out.buffer, io.BytesIO)
     return Ran(code if isinstance(code, int) else 0, out.buffer.getvalue().decode("utf-8"), err.getvalue())
+
+
+def failed(ran: Ran, code: int, *words: object) -> None:
+    """The command ended with this code and one message, which says all of this and shows no traceback."""
+    assert ran.code == code, ran.err
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    assert "internal error" not in ran.err
+    for word in words:
+        assert str(word) in ran.err

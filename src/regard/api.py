@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 
-from regard import experiment, folder
+from regard import experiment, folder, verification
 from regard.batch import Tokens
-from regard.decoding.search import Hypothesis, SearchSettings, beam_search
+from regard.decoding.ensemble import Average, Ensemble
+from regard.decoding.sampling import SamplingSettings
+from regard.decoding.scoring import Scored, score_texts
+from regard.decoding.fast import search as find
+from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
-from regard.evaluation.metrics import Score, score
+from regard.evaluation.alignment import Link, choose, word_attention
+from regard.evaluation.catalogue import Scoring
+from regard.evaluation.likelihood import likelihood
+from regard.evaluation.metrics import Lines
+from regard.evaluation.report import Report
+from regard.evaluation.report import evaluate as report
+from regard.generation import Generation, Generator
 from regard.models.build import build
+from regard.models.precision import Precision, convert
+from regard.models.transformer import StackSettings
 from regard.recipe import Recipe, load_recipe, presets
 from regard.text.tokenizer import Tokenizer
+from regard.translation.translator import Options, Progress, Translation, Translator, Wishes, batches
+from regard.verification import Check
 from regard.viewing.capture import attention_maps
 from regard.viewing.figures import AttentionMap, attention_html
 from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
 
-SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation. `score` is the length-normalised log-probability; compare it within one sentence only."""
-
-    text: str
-    score: float
-    log_probability: float
-    cut: bool
+__all__ = ["Generation", "Model", "Options", "Picture", "Translation", "Wishes", "inspect", "load", "train"]
 
 
 @dataclass(frozen=True)
@@ -51,67 +57,188 @@ class Picture:
 
 
 class Model:
-    """A trained model, ready to use."""
+    """A trained model, ready to use: a translator, or a language model."""
 
     def __init__(self, loaded: folder.Loaded) -> None:
         self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
         self.device = next(loaded.model.parameters()).device
+        settings = loaded.recipe.model
+        limit = settings.limit if isinstance(settings, StackSettings) else None
+        self._translator = Translator(self.network, self.tokenizer, limit)
 
-    def translate(self, texts: Sequence[str], search: SearchSettings | None = None) -> list[str]:
-        """The best translation of each text, in order. An empty text stays empty."""
-        return [found[0].text for found in self.translations(texts, search)]
+    def together(self, others: Sequence[Model], average: Average = "log") -> Model:
+        """An ensemble of this model and others, which need its target vocabulary and nothing else in common.
+
+        `log` averages their log-probabilities, so that a token must please every model; `probability` their
+        probabilities, so that it is enough to please one.
+        """
+        everyone = [self, *others]
+        words = self.tokenizer.labels(range(self.tokenizer.size))
+        for other in others:
+            if other.tokenizer.labels(range(other.tokenizer.size)) != words:
+                raise UsageError(
+                    f"ensemble: all models must share a target vocabulary, but `{other.recipe.name}` has another than "
+                    f"`{self.recipe.name}`. Choose models that were trained with one tokenizer."
+                )
+        network = Ensemble([model.network for model in everyone], average).eval()
+        joined = Model(folder.Loaded(self.recipe, self.tokenizer, network))
+        limits = [model._translator.limit for model in everyone if model._translator.limit is not None]
+        readers = [model.tokenizer for model in everyone]
+        joined._translator = Translator(network, self.tokenizer, min(limits, default=None), readers)
+        return joined
+
+    def translate(
+        self, texts: Sequence[str], search: SearchSettings | None = None, language: str | None = None
+    ) -> list[str]:
+        """The best translation of each text, in order; a model that knows several languages needs the target's.
+
+        An empty text stays empty.
+        """
+        return [found[0].text for found in self.translations(texts, search, options=Options(language=language))]
 
     def translations(
         self,
         texts: Sequence[str],
         search: SearchSettings | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
+        options: Options | None = None,
     ) -> list[list[Translation]]:
         """The `search.nbest` best translations of each text, best first.
 
-        `progress` is called with the number of texts done since the last call.
+        A text of more than 512 tokens, or of more than `options` or the model allow, is cut at sentence ends, and its
+        translation joined from theirs. `progress` is called with the numbers of texts and of target tokens done
+        since the last call.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"translate: `texts` must be a list of texts, but is one, {texts[:40]!r}. Write [text].")
-        search = search or self.recipe.search
-        results: list[list[Translation]] = [[Translation("", 0.0, 0.0, cut=False)] for _ in texts]
-        sources = {
-            place: ids for place, text, ids in zip(range(len(texts)), texts, self._encode(texts), strict=True)
-            if text.strip()
-        }  # fmt: skip
-        for places in _batches(sources, search.beam):
-            tokens = Tokens.padded([sources[place] for place in places], self.tokenizer.specials.padding)
-            found = beam_search(self.network, tokens.to(self.device), self.tokenizer.specials, search)
-            for place, hypotheses in zip(places, found, strict=True):
-                results[place] = [self._translation(hypothesis) for hypothesis in hypotheses]
-            if progress is not None:
-                progress(len(places))
+        self._must_translate("translate")
+        _must_be_several("translate", texts)
+        return self._translator.translations(texts, search or self.recipe.search, options, progress)
+
+    def generate(self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1) -> list[str]:
+        """What the model writes after each prompt, without it; after nothing, if the prompt is empty.
+
+        The same seed gives the same text, whatever the other prompts.
+        """
+        return [found[0].text for found in self.generations(prompts, sampling, seed)]
+
+    def generations(
+        self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1, count: int = 1
+    ) -> list[list[Generation]]:
+        """`count` texts after each prompt, drawn by `seed`, `seed + 1`, …, with all that is known of their tokens."""
+        _must_be_several("generate", prompts)
+        if count < 1:
+            raise UsageError(f"generate: `count` must be at least 1, but is {count}. Ask for more.")
+        return self._generator.generations(prompts, sampling or SamplingSettings(), seed, count)
+
+    def stream(self, prompt: str = "", sampling: SamplingSettings | None = None, seed: int = 1) -> Iterator[str]:
+        """The text that `generate` gives, piece by piece as it is written; no piece ends inside a character."""
+        return self._generator.stream(prompt, sampling or SamplingSettings(), seed)
+
+    def score(
+        self, texts: Sequence[str], sources: Sequence[str] | None = None, language: str | None = None
+    ) -> list[Scored]:
+        """How likely the model finds each text, token by token; a model that translates needs their sources."""
+        _must_be_several("score", texts)
+        if self.network.reads_source != (sources is not None) or (sources is not None and len(sources) != len(texts)):
+            rule = "one source a text" if self.network.reads_source else "no sources, for a language model"
+            given = "none" if sources is None else f"{len(sources):,}"
+            raise UsageError(f"score: needs {rule}, but there are {len(texts):,} texts and {given} of them.")
+        encoded = self.tokenizer.encode_all(texts)
+        read = None if sources is None else self._translator.encode(sources, language)
+        results: list[Scored] = [Scored((), ())] * len(texts)
+        for batch in batches([len(ids) + len(read[n] if read else ()) for n, ids in enumerate(encoded)], beam=1):
+            source = None
+            if sources is not None and read is not None:
+                texts_read = [sources[number] for number in batch]
+                source = self._translator.read(texts_read, [read[number] for number in batch], language)
+            some = [encoded[number] for number in batch]
+            found = score_texts(self.network, source, some, self.tokenizer.specials)
+            for number, scored in zip(batch, found, strict=True):
+                results[number] = scored
         return results
 
-    def evaluate(self, sources: Sequence[str], references: Sequence[str]) -> list[Score]:
-        """Translate `sources` and score the result against `references`."""
-        return score(self.translate(sources), references)
+    def verify(
+        self, texts: Sequence[str] | None = None, count: int = 24, tolerance: float | None = None
+    ) -> Iterator[Check]:
+        """Check, one by one, that answers do not depend on neighbours, order, padding, batch size or cache.
 
-    def look(self, text: str, search: SearchSettings | None = None) -> Picture:
+        Asks about `texts`, or about `count` texts of random tokens. Scores may differ by `tolerance`; unless given,
+        by what rounding explains.
+        """
+        specials, limit = self.tokenizer.specials, self._translator.limit
+        reader = self.tokenizer.source if self.network.reads_source else self.tokenizer
+        if texts is None:
+            half = None if limit is None else limit // 2
+            asked = verification.random_texts(reader.size, specials, count, half, self.recipe.seed)
+        else:
+            asked = [ids[: verification.LONGEST] for ids in reader.encode_all(texts)]
+        if len(asked) < 2:
+            raise UsageError(f"verify: needs at least 2 texts, so that there are neighbours, but has {len(asked)}.")
+        allowed = verification.tolerance(self.network) if tolerance is None else tolerance
+        if self.network.reads_source:
+            sources = [[*ids, specials.end] for ids in asked]
+            yield from verification.verify_translator(self.network, specials, self.recipe.search, sources, allowed)
+        else:
+            yield from verification.verify_generator(self.network, specials, asked, allowed)
+
+    def evaluate(
+        self, sources: Sequence[str], references: Sequence[str], scoring: Scoring | None = None, examples: int = 3
+    ) -> Report:
+        """Translate `sources` and compare the result with `references`: figures, lengths, best and worst lines."""
+        lines = Lines(self.translate(sources), [references])
+        probable = likelihood(self.network, self.tokenizer, sources, references)
+        return report(sources, lines, scoring or Scoring(), probable, examples=examples)
+
+    def align(self, sources: Sequence[str], targets: Sequence[str], head: str | None = None) -> list[list[Link]]:
+        """Which word of each target belongs to which of its source, by one attention (LAYER.HEAD) or the best."""
+        self._must_translate("align")
+        attention = word_attention(self.network, self.tokenizer, sources, targets)
+        name = head or choose(attention, sources, targets).name
+        return [pair.links(name) for pair in attention]
+
+    def look(self, text: str, search: SearchSettings | None = None, language: str | None = None) -> Picture:
         """Translate `text` and take a picture of every attention."""
         if not text.strip():
             raise UsageError("look: the text must hold at least one word to look at, but is empty. Give a sentence.")
-        source = self._encode([text])[0]
+        self._must_translate("look")
+        source = self._translator.encode([text], language)[0]
         tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
-        best = beam_search(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
+        best = find(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
         maps = attention_maps(self.network, self.tokenizer, source[:-1], best.tokens)
         return Picture(self.recipe.name, text, self.tokenizer.decode(best.tokens), maps)
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.source.encode_all(texts)]
+    @cached_property
+    def _generator(self) -> Generator:
+        if self.network.reads_source:
+            raise UsageError(
+                f"generate: needs a language model, but `{self.recipe.name}` translates; its kind is "
+                f"`{self.recipe.model.kind}`. Use `translate`."
+            )
+        return Generator(self.network, self.tokenizer)
 
-    def _translation(self, found: Hypothesis) -> Translation:
-        return Translation(self.tokenizer.decode(found.tokens), found.score, found.log_probability, found.cut)
+    def _must_translate(self, what: str) -> None:
+        if not self.network.reads_source:
+            raise UsageError(
+                f"{what}: needs a model that translates, but `{self.recipe.name}` is a language model of kind "
+                f"`{self.recipe.model.kind}`. Use `generate`."
+            )
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
-    """The model in a folder that `regard train` wrote."""
-    return Model(folder.load_folder(Path(path), experiment.choose_device(device)))
+def _must_be_several(what: str, texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise UsageError(f"{what}: needs a list of texts, but has one, {texts[:40]!r}. Write [text].")
+
+
+def load(path: str | Path, device: str = "auto", precision: Precision | Literal["auto"] = "auto") -> Model:
+    """The model in a folder that `regard train` wrote.
+
+    `precision` says in which numbers it computes: "fp32" as it was trained, "bf16" on a GPU, "int8" on a CPU. "auto"
+    is fp32 everywhere: answers then do not depend on the batch, which rounding to fewer bits cannot promise.
+    """
+    if precision not in (known := ("auto", *get_args(Precision))):
+        raise UsageError(f"precision: must be one of: {', '.join(known)}; but is `{precision}`.")
+    loaded = folder.load_folder(Path(path), experiment.choose_device(device))
+    convert(loaded.model, "fp32" if precision == "auto" else precision)
+    return Model(loaded)
 
 
 def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) -> Model:
@@ -145,15 +272,3 @@ def inspect(
         model = build(recipe.model, vocabulary, source_vocabulary)
     parts = anatomy(model, recipe.name, recipe.model.kind, vocabulary)
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
-
-
-def _batches(sources: dict[int, list[int]], beam: int) -> list[list[int]]:
-    """Places of texts of similar length together, the longest first, so that memory runs out at once or never."""
-    batches: list[list[int]] = []
-    longest = 0
-    for place in sorted(sources, key=lambda place: len(sources[place]), reverse=True):
-        if not batches or (len(batches[-1]) + 1) * longest * beam > SLOTS_PER_BATCH:
-            batches.append([])
-            longest = len(sources[place])
-        batches[-1].append(place)
-    return batches

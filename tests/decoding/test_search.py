@@ -6,7 +6,7 @@ What search promises for real models is in tests/contracts. Shapes: B rows, T to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,63 +14,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from regard.batch import Batch, Specials, Tokens
-from regard.decoding.search import Hypothesis, Penalty, SearchSettings, beam_search
+from regard.batch import Specials, Tokens
+from regard.decoding.penalties import Penalty
+from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.errors import DataError
-from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer, TransformerSettings
+from tests.decoding.chain import END, SPECIALS, START, A, B, C, Chain, Chances, sources
 
-SPECIALS = Specials(padding=0, start=1, end=2)
-START, END, A, B, C = 1, 2, 3, 4, 5
 PLAIN = SearchSettings(penalty="none")
 BY_LENGTH = SearchSettings(penalty="length", alpha=1.0)
-
-Chances = dict[int, dict[int, float]]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The state of a chain: nothing but how many rows there are."""
-
-    count: int
-
-    def select(self, rows: Tensor) -> Rows:
-        assert int(rows.max()) < self.count
-        return Rows(len(rows))
-
-
-class Chain(SequenceModel[Rows]):
-    """The next token's probability depends on the last token alone; `rows_read` counts the rows of each step."""
-
-    def __init__(self, chances: Chances, vocabulary: int = 6) -> None:
-        super().__init__()
-        self.vocabulary = vocabulary
-        table_VV = torch.zeros(vocabulary, vocabulary)
-        table_VV[:, END] = 1e-9
-        for last, following in chances.items():
-            table_VV[last] = torch.tensor([following.get(token, 0.0) for token in range(vocabulary)])
-        self.scores_VV = table_VV.log()
-        self.rows_read: list[int] = []
-
-    def features(self, batch: Batch) -> Tensor:
-        return batch.target.ids_BT[:, :, None].float()
-
-    def logits(self, features_BTD: Tensor) -> Tensor:
-        return self.scores_VV[features_BTD[..., 0].long()]
-
-    def start(self, source: Tokens | None, rows: int) -> Rows:
-        return Rows(rows)
-
-    def step(self, tokens_BT: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        assert len(tokens_BT) == state.count
-        self.rows_read.append(len(tokens_BT))
-        return self.scores_VV[tokens_BT[:, -1]], state
-
-
-def sources(*lengths: int) -> Tokens:
-    return Tokens.padded([[A] * length for length in lengths], SPECIALS.padding)
 
 
 def search(model: Chain, settings: SearchSettings, *lengths: int) -> list[list[Hypothesis]]:
@@ -121,6 +74,13 @@ def test_a_longer_text_never_has_a_smaller_divisor(penalty: Penalty, alpha: floa
         ({"nbest": 0}, "`nbest` must be between 1 and `beam` (4), but is 0"),
         ({"alpha": -0.5}, "`alpha` must be from 0 (no penalty) to 10, but is -0.5"),
         ({"extra_length": -1}, "`extra_length` must be at least 0, but is -1"),
+        ({"beam": 1001}, "`beam` must be at most 1,000; more beams rarely find better texts, but is 1001"),
+        ({"coverage": -1.0}, "`coverage` must be from 0 (no penalty) to 10, but is -1.0"),
+        ({"min_length": -1}, "`min_length` must be at least 0, but is -1"),
+        ({"no_repeat": -1}, "`no_repeat` must be at least 0, but is -1"),
+        ({"diversity": float("nan")}, "`diversity` must be at least 0, but is nan"),
+        ({"groups": 0}, "`groups` must divide `beam` (4), but is 0"),
+        ({"groups": 3}, "`groups` must divide `beam` (4), but is 3"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(wrong: dict[str, Any], message: str) -> None:
@@ -129,8 +89,9 @@ def test_wrong_settings_say_what_is_wrong(wrong: dict[str, Any], message: str) -
     assert str(raised.value) == message
 
 
-def test_the_defaults_are_the_papers() -> None:
-    assert SearchSettings() == SearchSettings(beam=4, penalty="gnmt", alpha=0.6, extra_length=50, nbest=1)
+def test_the_defaults_are_the_papers_and_all_else_is_neutral() -> None:
+    papers = SearchSettings(beam=4, penalty="gnmt", alpha=0.6, extra_length=50, nbest=1)
+    assert SearchSettings() == replace(papers, coverage=0.0, min_length=0, no_repeat=0, groups=1)
 
 
 # ---- what is found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -51,7 +52,8 @@ def test_from_two_files_to_a_model_that_can_be_given_away(tmp_path: Path, monkey
 
     write_lines(Path("test.en"), ENGLISH)
     write_lines(Path("test.de"), GERMAN)
-    assert f"exact match {100 * right / 13:.2f}" in regard("evaluate", "given away", "test.en", "test.de").out
+    scores = json.loads(regard("evaluate", "given away", "test.en", "test.de", "--json").out)["scores"]
+    assert (scores[0]["name"], scores[0]["value"]) == ("exact match", pytest.approx(100 * right / 13))
     assert regard("view", "given away", "one two").code == 0
     assert "one two" in Path("attention.html").read_text(encoding="utf-8")
     assert regard("inspect", "given away").out.startswith("mine: transformer")

@@ -35,7 +35,8 @@ def test_a_terminated_run_saves_says_how_to_go_on_and_ends_in_the_same_model(tmp
     assert child.returncode == 143
     assert said == ""
     assert "Traceback" not in complaints
-    (command,) = re.findall(r"^Stopped by SIGTERM; nothing is lost. Go on with: regard (.*)$", complaints, re.MULTILINE)
+    assert re.search(r"^Stopped by SIGTERM after step [\d,]+; nothing is lost\.$", complaints, re.MULTILINE)
+    (command,) = re.findall(r"^Go on with: regard (.*)$", complaints, re.MULTILINE)
     assert command == f"train --resume --out {out}"
     reached = int(next((out / folder.CHECKPOINTS).glob("0*")).name)
 
@@ -43,7 +44,7 @@ def test_a_terminated_run_saves_says_how_to_go_on_and_ends_in_the_same_model(tmp
     steps = reached + 7
     ran = regard(*command.split(" "), f"training.steps={steps}")
     assert (ran.code, ran.out) == (0, ""), ran.err
-    assert f"All {steps:,} steps done. The model is in {out}." in ran.err
+    assert f"All {steps:,} steps done.\nThe model is in {out}." in ran.err
     events = [json.loads(line) for line in (out / folder.METRICS).read_text().split("\n")[:-1]]
     assert [event["step"] for event in events if event["event"] == "step"] == list(range(1, steps + 1))
     with torch.random.fork_rng():

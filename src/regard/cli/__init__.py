@@ -8,16 +8,37 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
-from regard.cli import looking, scoring, training, translating
+from regard.cli import generating, looking, scoring, training, translating, verifying
 from regard.errors import RegardError
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """A flag takes no value, so its help names no type."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
 
 app = typer.Typer(
     name="regard",
+    cls=_Group,
     help="Train, run and see attention models.",
     no_args_is_help=True,
     add_completion=False,
@@ -38,13 +59,17 @@ for command in (
     training.demo,
     training.train,
     translating.translate,
+    generating.generate,
     scoring.evaluate,
+    scoring.compare,
+    scoring.align,
     looking.view,
     looking.inspect,
+    verifying.verify,
     looking.reproduce,
     looking.schema,
 ):
-    app.command()(command)
+    app.command(cls=_Command)(command)
 
 
 def main() -> None:

@@ -1,44 +1,259 @@
-"""`regard evaluate`."""
+"""`regard evaluate`, `compare` and `align`."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Progress, load_model, search_settings
-from regard.errors import DataError, UsageError
+from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Precision, Progress, load_model, search_settings
+from regard.errors import DataError, MissingError, UsageError
+from regard.status import StatusLine
+
+if TYPE_CHECKING:
+    from regard.api import Model
+    from regard.evaluation.alignment import Gold
+    from regard.evaluation.catalogue import Scoring
+    from regard.evaluation.likelihood import Likelihood
+    from regard.evaluation.metrics import Progress as Counting
+    from regard.evaluation.significance import Difference
+
+ALIGNED_AT_A_TIME = 1_000  # pairs; the first so many decide which attention to align with
+
+Tokenizer = Annotated[
+    str | None,
+    typer.Option("--tokenize", help="How BLEU cuts text: 13a, intl, char, zh or none.", show_default="by the script"),
+]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case in every score but exact match.")]
+Language = Annotated[
+    str | None,
+    typer.Option(help="The target's language, as de.", show_default="by the reference's name or the recipe"),
+]
+References = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="REFERENCE", help="What the lines should become; several files are several references."),
+]
 
 
 def evaluate(
     model: ModelFolder,
     source: Annotated[
-        Path | None, typer.Argument(help="Sentences to translate.", show_default="the recipe's test set")
+        Path | None,
+        typer.Argument(metavar="SOURCE", help="Sentences to translate.", show_default="the recipe's test set"),
     ] = None,
-    reference: Annotated[Path | None, typer.Argument(help="What they should become.")] = None,
+    reference: References = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    tokenize: Tokenizer = None,
+    lowercase: Lowercase = False,
+    language: Language = None,
+    examples: Annotated[int, typer.Option(min=0, help="How many of the best and worst lines to show.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="A file for the translations.", show_default="none")] = None,
+    precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it; every score comes with its signature."""
-    from regard.data.corpus import open_corpus, read_pairs
-    from regard.evaluation.metrics import score
+    """Translate a test set and score it; every score comes with its signature and its uncertainty."""
+    from regard.evaluation.metrics import Lines
+    from regard.evaluation.report import TestSet
+    from regard.evaluation.report import evaluate as report
+    from regard.files import write_file
 
-    if (source is None) != (reference is None):
+    if (source is None) == bool(reference):
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
-    loaded = load_model(model)
-    pairs = (
-        open_corpus(loaded.recipe.data).test() if source is None or reference is None else read_pairs(source, reference)
-    )
-    if not pairs:
-        raise DataError(f"{model}: its recipe names no test set. Give one: regard evaluate MODEL SOURCE REFERENCE")
+    if out is not None and not out.parent.is_dir():  # now, not after an hour of translating
+        raise MissingError(f"{out}: there is no folder {out.parent} to write it to. Make it first.")
+    loaded = load_model(model, precision)
+    sources, references = _test_set(loaded, model, source, reference or [])
+    scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []))
     search = search_settings(loaded.recipe.search, beam, alpha, nbest=1)
     with Progress() as progress:
-        found = loaded.translations([pair.source for pair in pairs], search, progress.add)
-    scores = score([translations[0].text for translations in found], [pair.target for pair in pairs])
+        found = loaded.translations(sources, search, progress.add)
+    # What is scored is what stands in the file: a model of bytes may write a line end inside a line.
+    hypotheses = [" ".join(best.text.replace("\r", "\n").split("\n")) for best, *_ in found]
+    if out is not None:
+        write_file(out, "".join(f"{text}\n" for text in hypotheses))
+    with _counting() as counting:
+        probable, problem = _likelihood(loaded, sources, references[0], counting)
+        names: list[Path | None] = [*reference] if reference else [None]
+        files = [TestSet.of("source", source, sources)]
+        files += [TestSet.of("reference", *one) for one in zip(names, references, strict=True)]
+        result = report(sources, Lines(hypotheses, references), scoring, probable, files, examples, counting)
+    result.notes.extend(problem)
+    print(json.dumps(result.to_json(), ensure_ascii=False) if as_json else result.to_text())
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="HYP_A", help="Translations by one system.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="HYP_B", help="Translations by another.", show_default=False)],
+    reference: Annotated[
+        list[Path], typer.Argument(metavar="REFERENCE", help="What they should be; one file or several.")
+    ],
+    tokenize: Tokenizer = None,
+    lowercase: Lowercase = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether one of two sets of translations is better, or whether the difference could be chance."""
+    from regard.evaluation.catalogue import headline
+    from regard.evaluation.metrics import Lines
+    from regard.evaluation.significance import SAMPLES, SEED, SWAPS, verdict
+    from regard.evaluation.significance import compare as test
+
+    texts = _equally_long([a, b, *reference])
+    scoring = _scoring(tokenize, lowercase, None)
+    with _counting() as counting:
+        tallies = [headline(Lines(system, texts[2:]), scoring, counting) for system in texts[:2]]
+        differences = test(tallies[0], tallies[1], progress=counting)
+    words = "A and B are the same, line by line." if texts[0] == texts[1] else verdict(differences)
     if as_json:
-        print(json.dumps({"lines": len(pairs), "scores": [vars(score) for score in scores]}))
-    else:
-        print(*scores, sep="\n")
+        tests = {"samples": SAMPLES, "swaps": SWAPS, "seed": SEED, "level": 0.05}
+        found = [{**vars(one), "difference": one.size, "better": one.better} for one in differences]
+        print(json.dumps({"lines": len(texts[0]), "differences": found, "tests": tests, "verdict": words}))
+        return
+    print(f"A  {a}\nB  {b}\n{len(texts[0]):,} lines\n")
+    for difference in differences:
+        print(_in_words(difference))
+    print(f"\n{words}")
+
+
+def align(
+    model: ModelFolder,
+    source: Annotated[Path, typer.Argument(help="Sentences, one a line.", show_default=False)],
+    target: Annotated[Path, typer.Argument(help="Their translations, line by line.", show_default=False)],
+    head: Annotated[
+        str | None, typer.Option(help="The attention to use, as LAYER.HEAD or LAYER.mean.", show_default="the best")
+    ] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="Links that people made for these lines, to choose and to judge by.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which words belong together, as `0-0 1-2` (source-target, from 0), by the attention of the model."""
+    from regard.data.corpus import read_pairs
+    from regard.evaluation.alignment import choose, quality, to_pharaoh, word_attention
+
+    loaded = load_model(model)
+    pairs = read_pairs(source, target)
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    wanted = None if gold is None else _gold(gold, len(pairs), source)
+    kept = []
+    with Progress() as progress:
+        for first in range(0, len(pairs), ALIGNED_AT_A_TIME):
+            some = slice(first, first + ALIGNED_AT_A_TIME)
+            attention = word_attention(loaded.network, loaded.tokenizer, sources[some], targets[some])
+            if head is None:
+                chosen = choose(attention, sources[some], targets[some], wanted and wanted[some])
+                head = chosen.name
+                print(f"Aligned by attention {head}, which has {chosen.reason}.", file=sys.stderr)
+            links = [pair.links(head) for pair in attention]
+            kept += links if wanted is not None else []
+            for found in links:
+                triples = [[link.source, link.target, link.weight] for link in found]
+                print(json.dumps({"alignment": triples}) if as_json else to_pharaoh(found))
+            progress.add(len(links))
+    if wanted is not None:
+        measured = quality(kept, wanted)
+        print(
+            f"Attention {head}: alignment error rate {measured.error_rate:.3f}, precision {measured.precision:.3f}, "
+            f"recall {measured.recall:.3f} on {len(kept):,} lines.",
+            file=sys.stderr,
+        )
+
+
+def _test_set(
+    loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path]
+) -> tuple[list[str], list[list[str]]]:
+    """The sources, and each set of references: from files, or the recipe's own."""
+    from regard.data.corpus import open_corpus
+
+    if source is not None:
+        sources, *references = _equally_long([source, *reference])
+        return sources, references
+    pairs = open_corpus(loaded.recipe.data).test()
+    if not pairs:
+        raise DataError(f"{folder}: its recipe names no test set. Give one: regard evaluate MODEL SOURCE REFERENCE")
+    return [pair.source for pair in pairs], [[pair.target for pair in pairs]]
+
+
+def _equally_long(files: Sequence[Path]) -> list[list[str]]:
+    """The lines of files that belong together line by line."""
+    from regard.data.corpus import read_pairs
+
+    # Each with the last, which is a reference: an error then says where the two seem to part.
+    pairs = [read_pairs(file, files[-1]) for file in files[:-1]]
+    return [*([pair.source for pair in some] for some in pairs), [pair.target for pair in pairs[0]]]
+
+
+def _scoring(tokenize: str | None, lowercase: bool, language: str | None) -> Scoring:
+    from typing import cast
+
+    from regard.evaluation.catalogue import Scoring, Tokenize
+
+    return Scoring(cast("Tokenize | None", tokenize), lowercase, language)
+
+
+def _language(loaded: Model, reference: Sequence[Path]) -> str | None:
+    """The target's language, as far as names tell."""
+    from regard.data.corpus import Files
+    from regard.data.generated import Generated
+    from regard.evaluation.catalogue import language_of
+
+    data = loaded.recipe.data
+    told = data.target_language if isinstance(data, Files) else data.target if isinstance(data, Generated) else None
+    named = [language_of(file) for file in reference] or [
+        language_of(Path(data.test_target)) if isinstance(data, Files) and data.test_target else None
+    ]
+    return named[0] or told
+
+
+def _likelihood(
+    loaded: Model, sources: Sequence[str], references: Sequence[str], counting: Counting
+) -> tuple[Likelihood | None, list[str]]:
+    """How probable the references are; where the model cannot read them, why not."""
+    from regard.evaluation.likelihood import likelihood
+
+    try:
+        return likelihood(loaded.network, loaded.tokenizer, sources, references, counting), []
+    except UsageError as error:
+        return None, [f"there is no perplexity: {error}"]
+
+
+def _gold(file: Path, pairs: int, source: Path) -> list[Gold]:
+    from regard.data.corpus import read_lines
+    from regard.evaluation.alignment import read_pharaoh
+
+    lines = read_lines(file)
+    if len(lines) != pairs:
+        raise DataError(
+            f"{file} and {source}: both must have the same number of lines, but have {len(lines):,} and {pairs:,}. "
+            "An empty line is a pair without links."
+        )
+    return [read_pharaoh(line, f"{file}, line {number}") for number, line in enumerate(lines, 1)]
+
+
+def _in_words(difference: Difference) -> str:
+    sign = f"{difference.size:+.2f}"
+    return (
+        f"{difference.name}  A {difference.a:.2f}  B {difference.b:.2f}  difference {sign}  "
+        f"95 % interval {difference.low:+.2f} … {difference.high:+.2f}\n"
+        f"  p = {difference.bootstrap_p:.4f} by paired bootstrap, {difference.randomisation_p:.4f} by approximate "
+        f"randomisation\n  {difference.signature}"
+    )
+
+
+@contextmanager
+def _counting() -> Iterator[Counting]:
+    """Shows on the status line what is being counted, and how far it has come."""
+    status = StatusLine()
+
+    def show(what: str, done: int) -> None:
+        status.show(lambda: f"{what}: {done:,}")
+
+    try:
+        yield show
+    finally:
+        status.close()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.common import STOPPED_BY
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.machine import Machine
+    from regard.planning import Choice
+    from regard.recipe import Recipe
 
 
 def demo(
@@ -34,43 +42,122 @@ def train(
     target: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
     out: Annotated[Path | None, typer.Option(help="The model folder to write.", show_default="runs/NAME")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what it would take, and train nothing.")] = False,
+    world: Annotated[int, typer.Option(help="With --plan: processes, each with a device of its own.", min=1)] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="With --plan: print JSON, made for programs.")] = False,
 ) -> None:
     """Train a model from a recipe, or from two text files: regard train --source a.en --target a.de"""
-    from regard import experiment, folder
-    from regard.recipe import load_recipe
-    from regard.settings.tree import text_of
+    from regard import experiment
 
-    arguments = [recipe, *(overrides or [])] if recipe is not None else []
-    changes = [argument for argument in arguments if "=" in argument]
-    names = [argument for argument in arguments if "=" not in argument]
-    if len(names) > 1:
-        raise UsageError(f"train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
-    if (source is None) != (target is None):
-        raise UsageError("train: --source and --target must be given together, but one is missing. Give both.")
-    if source is not None:
-        changes = [f"data={{kind='files', source={text_of(source)}, target={text_of(target)}}}", *changes]
-    if resume:
-        if out is None or names:
-            raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
-        plan = folder.read_recipe(out, changes)
-    elif not names and source is None:
-        raise UsageError("train: needs a recipe or --source and --target. See: regard train --help")
-    else:
-        plan = load_recipe(names[0] if names else "small", changes)
-    place = out or Path("runs") / plan.name
-    outcome = experiment.train(plan, place, resume)
+    if not plan and (as_json or world > 1):
+        raise UsageError("train: --json and --world go with --plan. Add --plan, or start processes with torchrun.")
+    asked = _Asked.of(recipe, overrides or [], source, target, out, resume)
+    if plan:
+        _print_plan(asked, world, as_json)
+        return
+    found = asked.recipe()
+    place = out or Path("runs") / found.name
+    outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
-    print(
-        f"All {outcome.step:,} steps done. The model is in {place}. Try: regard translate {quote(str(place))}",
-        file=sys.stderr,
-    )
+    verb = "generate" if found.data.kind == "text" else "translate"
+    print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a command line asks to train: a recipe by name, or the one of a folder, or one to be chosen."""
+
+    name: str | None
+    changes: list[str]
+    data: list[str]
+    arguments: list[str]
+    """As they were typed, for the corpus."""
+    folder: Path | None
+
+    @classmethod
+    def of(
+        cls, recipe: str | None, overrides: list[str], source: str | None, target: str | None, out: Path | None,
+        resume: bool,
+    ) -> _Asked:  # fmt: skip
+        """Sort the arguments: what has no = in it is a recipe."""
+        from regard.settings.tree import text_of
+
+        arguments = [recipe, *overrides] if recipe is not None else []
+        names = [argument for argument in arguments if "=" not in argument]
+        if len(names) > 1:
+            raise UsageError(f"train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
+        if (source is None) != (target is None):
+            raise UsageError("train: --source and --target must be given together, but one is missing. Give both.")
+        if resume and (out is None or names):
+            raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
+        if not resume and not names and source is None:
+            raise UsageError("train: needs a recipe or --source and --target. See: regard train --help")
+        data, typed = [], []
+        if source is not None and target is not None:
+            data = [f"data={{kind='files', source={text_of(source)}, target={text_of(target)}}}"]
+            typed = ["--source", quote(source), "--target", quote(target)]
+        changes = [argument for argument in arguments if "=" in argument]
+        return cls(names[0] if names else None, changes, data, typed, out if resume else None)
+
+    def recipe(self) -> Recipe:
+        """The recipe; one that was chosen here is told first."""
+        known = self.given()
+        if known is not None:
+            return known
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise UsageError(
+                "train: several processes must be given one recipe, but none was. Let `regard train --source … "
+                "--target … --plan` choose one, and use the command it prints."
+            )
+        choice = self.choose()
+        print(choice.to_text(self.arguments), file=sys.stderr)
+        return choice.recipe
+
+    def given(self) -> Recipe | None:
+        """The recipe that was named, or that is in the folder; None where one has to be chosen."""
+        from regard import folder
+        from regard.recipe import load_recipe
+
+        if self.folder is not None:
+            return folder.read_recipe(self.folder, [*self.data, *self.changes])
+        return None if self.name is None else load_recipe(self.name, [*self.data, *self.changes])
+
+    def choose(self) -> Choice:
+        """A recipe for this corpus and this machine."""
+        from regard import planning
+        from regard.recipe import load_recipe
+
+        settings = load_recipe("small", [*self.data, *self.changes])
+        size = planning.measure(settings.data)
+        return planning.choose(size, _machine(settings), self.data, self.changes)
+
+
+def _machine(recipe: Recipe) -> Machine:
+    from regard.experiment import choose_device
+    from regard.machine import this_machine
+
+    return this_machine(choose_device(recipe.device))
+
+
+def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
+    from regard import planning
+
+    recipe, choice = asked.given(), None
+    if recipe is None:
+        choice = asked.choose()
+        recipe = choice.recipe
+    if choice is not None and world == 1:
+        found = choice.plan
+    else:
+        found = planning.plan(recipe, _machine(recipe), planning.measure(recipe.data), world)
+    if as_json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+        return
+    print(found.to_text() if choice is None else replace(choice, plan=found).to_text(asked.arguments))
 
 
 def _exit_if_stopped(signal: str | None, out: Path) -> None:
     """Say how to go on after a signal, and leave with the code shells expect of it."""
     if signal is not None:
-        print(
-            f"Stopped by {signal}; nothing is lost. Go on with: regard train --resume --out {quote(str(out))}",
-            file=sys.stderr,
-        )
+        print(f"Go on with: regard train --resume --out {quote(str(out))}", file=sys.stderr)
         raise typer.Exit(STOPPED_BY[signal])

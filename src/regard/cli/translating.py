@@ -2,54 +2,180 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Progress, load_model, search_settings
+from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Precision, Progress, load_model, search_settings
+from regard.errors import UsageError
+from regard.windows import Share, windows, work_through
 
 if TYPE_CHECKING:
-    from regard.api import Translation
+    from regard.api import Model, Options, Translation
+    from regard.decoding.ensemble import Average
 
-LINES_AT_A_TIME = 2_000
+STDIN = "-"
+AVERAGES: dict[str, Average] = {"logprob": "log", "prob": "probability"}
+
+Longest = Annotated[
+    int | None,
+    typer.Option(help="Split lines of more tokens at sentence ends.", show_default="512, or the model's limit"),
+]
+MinLength = Annotated[
+    int | None, typer.Option(help="The fewest tokens of a translation.", show_default="the model's recipe")
+]
+NoRepeat = Annotated[
+    int | None, typer.Option(help="Never write so many tokens in a row twice.", show_default="the model's recipe")
+]
+Diverse = Annotated[
+    int | None,
+    typer.Option(help="Let the beams choose in so many groups that avoid each other.",
+                 show_default="the model's recipe"),
+]  # fmt: skip
+Language = Annotated[
+    str | None, typer.Option(help="The target language, for a model that knows several.", show_default=False)
+]
+Samples = Annotated[
+    int, typer.Option(help="Draw so many translations and take the one most like the others; 0 searches.")
+]
+Others = Annotated[
+    list[Path] | None,
+    typer.Option("--with", metavar="MODEL", help="Another model to translate with; may be given again."),
+]
+Ensemble = Annotated[str, typer.Option(help="What models together average: logprob or prob.")]
+Prefix = Annotated[str, typer.Option(help="What every translation begins with.", show_default=False)]
+Banned = Annotated[
+    list[str] | None, typer.Option("--ban", metavar="WORD", help="A word not to write; may be given again.")
+]
+Required = Annotated[
+    list[str] | None, typer.Option("--require", metavar="WORD", help="A word to write; may be given again.")
+]
 
 
 def translate(
     model: ModelFolder,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Text to translate; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Text to translate; - is stdin.")] = STDIN,
     beam: Beam = None,
     alpha: Alpha = None,
     nbest: Annotated[int, typer.Option(help="Translations a line, each on a line of its own.")] = 1,
+    to: Language = None,
+    longest: Longest = None,
+    prefix: Prefix = "",
+    ban: Banned = None,
+    require: Required = None,
+    min_length: MinLength = None,
+    no_repeat: NoRepeat = None,
+    diverse: Diverse = None,
+    mbr: Samples = 0,
+    others: Others = None,
+    ensemble: Ensemble = "logprob",
+    precision: Precision = "auto",
+    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="stdout")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run into --out broke off.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Translate line by line: as many lines come out as went in."""
-    from regard.data.corpus import lines_of, open_text
+    share = Share.of_this_process()
+    _check_where(file, out, resume, share)
+    folders = [model, *(others or [])]
+    loaded = _load(folders, ensemble, precision)
+    search = search_settings(loaded.recipe.search, beam, alpha, nbest, min_length, no_repeat, diverse)
+    options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
 
-    loaded = load_model(model)
-    search = search_settings(loaded.recipe.search, beam, alpha, nbest)
+    def answer(lines: Sequence[str]) -> list[str]:
+        progress.window(lines)
+        found = loaded.translations(lines, search, progress.add, options)
+        return [_as_json(translations) if as_json else _as_lines(translations, nbest) for translations in found]
+
+    with _lines(file) as (lines, size), Progress(size, quiet=share.rank > 0) as progress:
+        if out is None:
+            _print_all(lines, answer, one_by_one=file == STDIN and sys.stdin.isatty())
+            return
+        try:
+            job = _fingerprint(folders, ensemble, precision, search, options, as_json)
+            work_through(lines, out, job, answer, share, resume, progress.skip)
+        except KeyboardInterrupt:
+            print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
+            raise
+
+
+def _check_where(file: str, out: Path | None, resume: bool, share: Share) -> None:
+    """Whether this can be read and written by as many processes as there are."""
+    if out is None and (resume or share.world > 1):
+        why = "--resume goes on with a file" if resume else f"{share.world} processes write one file"
+        raise UsageError(f"translate: {why}, so --out must name it, but is not given. Add --out FILE.")
+    if file == STDIN and share.world > 1:
+        raise UsageError(f"translate: {share.world} processes must each read FILE, but it is stdin. Name a file.")
+
+
+def _load(folders: Sequence[Path], ensemble: str, precision: str) -> Model:
+    if ensemble not in AVERAGES:
+        raise UsageError(f"translate: --ensemble must be one of: {', '.join(AVERAGES)}; but is `{ensemble}`.")
+    first, *others = [load_model(folder, precision) for folder in folders]
+    return first.together(others, AVERAGES[ensemble]) if others else first
+
+
+def _options(
+    longest: int | None,
+    language: str | None,
+    alignment: bool,
+    wished: tuple[str, Sequence[str], Sequence[str]],
+    samples: int,
+) -> Options:
+    from regard.api import Options, Wishes
+
+    prefix, banned, required = wished
+    wishes = Wishes(prefix, tuple(banned), tuple(required)) if any(wished) else None
+    try:
+        return Options(longest, language, alignment, wishes, samples)
+    except ValueError as error:
+        raise UsageError(f"translate: {error}.") from error
+
+
+@contextmanager
+def _lines(file: str) -> Iterator[tuple[Iterator[str], int | None]]:
+    """The lines of a file or of stdin, and how many bytes they have if that can be known before reading them."""
+    from regard.data.formats import COMPRESSED, lines_of, open_text
+
+    if file == STDIN:
+        yield lines_of(sys.stdin.buffer, "stdin"), None
+        return
+    place = Path(file)
+    with open_text(place) as stream:
+        yield lines_of(stream, file), None if place.suffix in COMPRESSED else place.stat().st_size
+
+
+def _print_all(lines: Iterator[str], answer: Callable[[Sequence[str]], list[str]], one_by_one: bool) -> None:
     # At a terminal each line is answered at once; otherwise many lines share the work.
-    size = 1 if file == "-" and sys.stdin.isatty() else LINES_AT_A_TIME
-    with nullcontext(sys.stdin.buffer) if file == "-" else open_text(Path(file)) as stream, Progress() as progress:
-        lines = lines_of(stream, "stdin" if file == "-" else file)
-        while some := list(islice(lines, size)):
-            for translations in loaded.translations(some, search, progress.add):
-                print(_as_json(translations) if as_json else _as_lines(translations, nbest))
-            sys.stdout.flush()
+    for window in windows(lines, 1 if one_by_one else None):
+        for text in answer(window):
+            print(text)
+        sys.stdout.flush()
+
+
+def _fingerprint(folders: Sequence[Path], *settings: object) -> str:
+    """What tells this job from others: the files of the models, and everything that changes what they answer."""
+    from regard.files import read_manifest
+    from regard.folder import TOKENIZER, WEIGHTS
+
+    models = [[read_manifest(folder)[name].sha256 for name in (WEIGHTS, TOKENIZER)] for folder in folders]
+    return hashlib.sha256(json.dumps([models, settings], default=str).encode()).hexdigest()
 
 
 def _as_lines(translations: Sequence[Translation], count: int) -> str:
     """Exactly `count` lines, so that readers can count on it: a model of bytes may write a line end, an empty
     text has no second translation."""
-    texts = [translation.text.replace("\n", " ") for translation in translations]
+    texts = [" ".join(translation.text.replace("\r", "\n").split("\n")) for translation in translations]
     return "\n".join(texts + [""] * (count - len(texts)))
 
 
 def _as_json(translations: Sequence[Translation]) -> str:
-    best, *others = [vars(translation) for translation in translations]
-    return json.dumps({**best, "alternatives": others}, ensure_ascii=False)
+    from regard.translation.translator import to_json
+
+    return json.dumps(to_json(translations), ensure_ascii=False)

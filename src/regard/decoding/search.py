@@ -1,27 +1,40 @@
-"""Beam search (Attention Is All You Need, section 6.1; the penalty is GNMT's, Wu et al. 2016, section 7).
+"""Greedy and beam search (Attention Is All You Need, section 6.1; the penalties are of Wu et al. 2016, section 7).
 
-Shapes: B sentences, N beams, C candidates, P hypotheses kept, L longest length, V vocabulary.
+Shapes: B rows, N beams, C candidates, L longest length, S source tokens, V vocabulary. A row of the batch is a
+sentence, or with `groups` one of a sentence's groups of beams.
 
-Search looks for the finished sequence y with the highest
+Search looks for the finished text y with the highest
 
-    score(y) = log P(y | source) / penalty(|y|),     |y| counts the end token
+    score(y) = log P(y | source) / divisor(|y|) + coverage(source, y),     |y| counts the end token
 
 among those of at most `source length + extra_length` tokens before the end. A beam of one is greedy search.
+
+It stops when no unfinished beam can overtake what is finished: log-probabilities only fall, `divisor` never shrinks
+and coverage is at most 0, so a beam of log-probability s ends at most at s / divisor(limit).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
-from regard.errors import DataError
+from regard.decoding import penalties
+from regard.decoding.beams import Candidates, Ended, Pool, continuations, diverse_continuations
+from regard.decoding.constraints import Banned, Constraints, Lengths, NoRepeat, Prefixed, Rule
+from regard.decoding.ensemble import Sources
+from regard.decoding.penalties import Coverage, Penalty
+from regard.decoding.required import Required
+from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 
-Penalty = Literal["gnmt", "length", "none"]
+MOST_BEAMS = 1000
 
 
 @dataclass(frozen=True)
@@ -31,31 +44,37 @@ class SearchSettings:
     beam: int = 4
     penalty: Penalty = "gnmt"
     alpha: float = 0.6
+    coverage: float = 0.0
+    """β of the coverage penalty; 0 is neutral."""
     extra_length: int = 50
+    min_length: int = 0
     nbest: int = 1
+    no_repeat: int = 0
+    """No so many tokens in a row are written twice; 0 is neutral."""
+    groups: int = 1
+    """The beams choose in so many groups, each avoiding what those before it chose; 1 is neutral."""
+    diversity: float = 0.5
+    """By how much, in log-probability, with `groups` of more than 1."""
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise ValueError(f"`beam` must be at least 1, but is {self.beam}")
+        if not 1 <= self.beam <= MOST_BEAMS:
+            rule = "at least 1" if self.beam < 1 else f"at most {MOST_BEAMS:,}; more beams rarely find better texts"
+            raise ValueError(f"`beam` must be {rule}, but is {self.beam}")
         if not 1 <= self.nbest <= self.beam:
             raise ValueError(f"`nbest` must be between 1 and `beam` ({self.beam}), but is {self.nbest}")
         if not 0 <= self.alpha <= 10:
             raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}")
-        if self.extra_length < 0:
-            raise ValueError(f"`extra_length` must be at least 0, but is {self.extra_length}")
+        if not 0 <= self.coverage <= 10:
+            raise ValueError(f"`coverage` must be from 0 (no penalty) to 10, but is {self.coverage}")
+        for name in ("extra_length", "min_length", "no_repeat", "diversity"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        if self.groups < 1 or self.beam % self.groups:
+            raise ValueError(f"`groups` must divide `beam` ({self.beam}), but is {self.groups}")
 
     def divisor(self, lengths: Tensor) -> Tensor:
-        """What a log-probability is divided by: never smaller for a longer sequence.
-
-        gnmt: ((5 + |y|) / 6)^alpha, the paper's · length: |y|^alpha · none: 1
-        """
-        match self.penalty:
-            case "gnmt":
-                return ((5 + lengths) / 6) ** self.alpha
-            case "length":
-                return lengths.float() ** self.alpha
-            case "none":
-                return torch.ones_like(lengths, dtype=torch.float)
+        """What the log-probability of a text of so many tokens, the end among them, is divided by."""
+        return penalties.divisor(self.penalty, self.alpha, lengths)
 
 
 @dataclass(frozen=True)
@@ -68,146 +87,243 @@ class Hypothesis:
     cut: bool  # ended because it reached the length limit
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """The best finished hypotheses of each sentence, best first; unused slots score -inf."""
-
-    scores_BP: Tensor
-    log_probabilities_BP: Tensor
-    lengths_BP: Tensor
-    tokens_BPL: Tensor
-
-    @classmethod
-    def empty(cls, sentences: int, size: int, longest: int, device: torch.device) -> _Pool:
-        nothing = torch.full((sentences, size), -torch.inf, device=device)
-        lengths = torch.zeros(sentences, size, dtype=torch.long, device=device)
-        return cls(nothing, nothing, lengths, lengths.new_zeros(sentences, size, longest))
-
-    def add(self, other: _Pool) -> _Pool:
-        """The best of both, as many as this pool keeps."""
-        scores_BC = torch.cat([self.scores_BP, other.scores_BP], dim=1)
-        scores_BP, best_BP = scores_BC.topk(self.scores_BP.shape[1], dim=1)
-        joined = torch.cat([self.log_probabilities_BP, other.log_probabilities_BP], dim=1)
-        lengths = torch.cat([self.lengths_BP, other.lengths_BP], dim=1)
-        tokens = torch.cat([self.tokens_BPL, other.tokens_BPL], dim=1)
-        best_BPL = best_BP[:, :, None].expand(-1, -1, tokens.shape[2])
-        return _Pool(scores_BP, joined.gather(1, best_BP), lengths.gather(1, best_BP), tokens.gather(1, best_BPL))
-
-    def select(self, rows: Tensor) -> _Pool:
-        return _Pool(*(part.index_select(0, rows) for part in vars(self).values()))
-
-    def hypotheses(self, row: int, nbest: int, limit: int) -> list[Hypothesis]:
-        """The sentence's hypotheses, best first. `limit` counts the end token."""
-        found = []
-        for slot in range(nbest):
-            score, length = self.scores_BP[row, slot].item(), int(self.lengths_BP[row, slot])
-            if score > -torch.inf:
-                tokens = tuple(self.tokens_BPL[row, slot, : length - 1].tolist())
-                log_probability = self.log_probabilities_BP[row, slot].item()
-                found.append(Hypothesis(tokens, log_probability, score, cut=length == limit))
-        return found
-
-
 @torch.inference_mode()
 def beam_search(
-    model: SequenceModel[Any], source: Tokens, specials: Specials, settings: SearchSettings
+    model: SequenceModel[Any],
+    source: Tokens | None,
+    specials: Specials,
+    settings: SearchSettings,
+    constraints: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source row its `nbest` best hypotheses, best first.
 
-    A sentence leaves the batch as soon as no unfinished beam can overtake what it has: log-probabilities
-    only fall and `divisor` never shrinks, so a beam of log-probability s ends at most at
-    s / divisor(limit).
+    `constraints` has one entry a row. A language model has no source: there `constraints` says how many rows there
+    are, and a text has at most `extra_length` tokens after its prefix.
     """
-    device, sentences = source.ids_BT.device, source.ids_BT.shape[0]
+    if source is None and constraints is None:
+        raise UsageError(
+            "search: a model without a source needs `constraints`, one a row, to say how many texts to look for, "
+            "but there are none; write [Constraints(prefix=…)]"
+        )
+    sentences = len(constraints or ()) if source is None else source.ids_BT.shape[0]
+    if constraints is not None and len(constraints) != sentences:
+        raise UsageError(
+            f"search: `constraints` must have one entry a source row ({sentences}), but has {len(constraints)}; "
+            "write Constraints() where there is nothing to ask for"
+        )
     if not sentences:
         return []
-    real_BS = source.places.segments_or_ones() != PADDING_SEGMENT
-    limits_B = real_BS.sum(dim=1) + settings.extra_length + 1
-    longest = int(limits_B.max())
-    results: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+    return _Search(model, source, specials, settings, constraints or [Constraints()] * sentences).run()
 
-    which_B = torch.arange(sentences, device=device)  # the sentence each row of the batch works on
-    pool = _Pool.empty(sentences, settings.beam, longest, device)
-    scores_BN = torch.zeros(sentences, 1, device=device)
-    written_BNL = torch.zeros(sentences, 1, longest, dtype=torch.long, device=device)
-    last = torch.full((sentences, 1), specials.start, device=device)
-    state = model.start(source, sentences)
 
-    for length in range(1, longest + 1):
-        logits, state = model.step(last, state)
-        next_BNV = _next_log_probabilities(logits, specials, length >= limits_B, scores_BN.shape[1])
-        candidates = _best_candidates(scores_BN, next_BNV, 2 * settings.beam)
-        pool = pool.add(_finished(candidates, written_BNL, length, specials, settings))
+class _Search:
+    """A batch on its way. What belongs to a row is dropped when its sentence is done."""
 
-        scores_BN, beam_BN, token_BN = _unfinished(candidates, specials, settings.beam)
-        written_BNL = written_BNL.gather(1, beam_BN[:, :, None].expand(-1, -1, longest))
-        written_BNL[:, :, length - 1] = token_BN
+    def __init__(
+        self,
+        model: SequenceModel[Any],
+        source: Tokens | None,
+        specials: Specials,
+        settings: SearchSettings,
+        constraints: Sequence[Constraints],
+    ) -> None:
+        self.model, self.specials, self.settings = model, specials, settings
+        self.groups, self.beams = settings.groups, settings.beam // settings.groups
+        device = next(model.parameters()).device
+        self.limits = _limits(model, source, specials, settings, constraints)
+        self.longest, self.sentences = max(self.limits), list(range(len(self.limits)))
+        self.limits_B = torch.tensor(self.limits, device=device).repeat_interleave(self.groups)
+        rows = len(self.limits_B)
 
-        if settings.beam == 1:
-            done_B = pool.scores_BP[:, 0] > -torch.inf  # greedy ends where it first chooses to end
-        else:
-            reachable_B = scores_BN[:, 0] / settings.divisor(limits_B)
-            done_B = pool.scores_BP[:, settings.nbest - 1] >= reachable_B
-        for row in done_B.nonzero().flatten().tolist():
-            results[int(which_B[row])] = pool.hypotheses(row, settings.nbest, int(limits_B[row]))
-        stay = (~done_B).nonzero().flatten()
-        if not len(stay):
-            break
-        width = logits.shape[0] // len(which_B)
-        state = state.select((stay[:, None] * width + beam_BN[stay]).flatten())
-        last = token_BN[stay].reshape(-1, 1)
-        which_B, limits_B, pool = which_B[stay], limits_B[stay], pool.select(stay)
-        scores_BN, written_BNL = scores_BN[stay], written_BNL[stay]
-    if not all(results):
-        raise DataError(
-            f"search: a model must give every sentence a next token, but row {results.index([])} got none: its scores "
-            "are not numbers. The weights are damaged, or training diverged; go back to an earlier checkpoint."
+        self.rules, self.required = self._rules([each for each in constraints for _ in range(self.groups)])
+        self.state = model.start(source, len(constraints))
+        if self.groups > 1:
+            self.state = self.state.select(torch.arange(len(constraints), device=device).repeat_interleave(self.groups))
+        self.coverage = self._coverage(source) if settings.coverage else None
+        self.pool = Pool.empty(rows, self.beams, self.longest, device)
+        self.scores_BN = torch.zeros(rows, 1, device=device)
+        self.written_BNL = torch.zeros(rows, 1, self.longest, dtype=torch.long, device=device)
+        self.last_R1 = torch.full((rows, 1), specials.start, device=device)
+        self.results: list[list[Hypothesis]] = [[] for _ in constraints]
+
+    def run(self) -> list[list[Hypothesis]]:
+        """The hypotheses of every sentence."""
+        with self.coverage or nullcontext():
+            for length in range(1, self.longest + 1):
+                logits_RV, self.state = self.model.step(self.last_R1, self.state)
+                candidates = self._candidates(logits_RV, length)
+                self.pool = self.pool.add(self._ended(candidates, length))
+                rows = self._go_on(candidates, length)
+                if not self._leave(rows):
+                    break
+        if not all(self.results):
+            raise self._nothing_found(self.results.index([]))
+        return self.results
+
+    def _candidates(self, logits_RV: Tensor, length: int) -> Candidates:
+        """What each sentence chooses from: the best continuations that no rule forbids."""
+        end = self.specials.end
+        log_probabilities_RV = logits_RV.float().log_softmax(dim=-1)
+        for token in {self.specials.padding, self.specials.start} - {end}:
+            log_probabilities_RV[:, token] = -torch.inf  # text never holds them
+        next_BNV = log_probabilities_RV.unflatten(0, (-1, self.scores_BN.shape[1]))
+        for rule in self.rules:
+            rule.forbid(next_BNV, self.written_BNL, length)
+        if self.groups > 1:
+            strength = self.settings.diversity
+            return diverse_continuations(self.scores_BN, next_BNV, self.beams, self.groups, strength, end)
+        candidates = continuations(self.scores_BN, next_BNV, 2 * self.beams)
+        if self.required is not None:
+            return self.required.arrange(candidates, self.scores_BN, next_BNV, self.written_BNL, length)
+        return candidates
+
+    def _ended(self, candidates: Candidates, length: int) -> Pool:
+        """The candidates that end, if they are among the first `beams`: to end must be a choice, not a leftover."""
+        scores_BC, beam_BC, token_BC = (part[:, : self.beams] for part in vars(candidates).values())
+        log_probabilities = torch.where(token_BC == self.specials.end, scores_BC, -torch.inf)
+        lengths = torch.full_like(beam_BC, length)
+        scores = log_probabilities / self.settings.divisor(lengths)
+        if self.coverage is not None:
+            scores = scores + self.coverage.read().gather(1, beam_BC)
+        tokens = self.written_BNL.gather(1, beam_BC[:, :, None].expand(-1, -1, self.longest))
+        return Pool(scores, log_probabilities, lengths, tokens)
+
+    def _go_on(self, candidates: Candidates, length: int) -> Tensor | None:
+        """Write the next token of each beam. Gives the old beam that each new one goes on from, [B, N]; None if
+        each goes on from itself."""
+        width = self.scores_BN.shape[1]
+        chosen = candidates.going_on(self.specials.end, self.beams)
+        self.scores_BN = chosen.scores_BC
+        self.last_R1 = chosen.token_BC.view(-1, 1)
+        if width > 1 or chosen.beam_BC.shape[1] > 1:
+            self.written_BNL = self.written_BNL.gather(1, chosen.beam_BC[:, :, None].expand(-1, -1, self.longest))
+            if self.coverage is not None:
+                self.coverage.follow(chosen.beam_BC)
+        self.written_BNL[:, :, length - 1] = chosen.token_BC
+        if width == chosen.beam_BC.shape[1] == 1:
+            return None
+        first_B1 = torch.arange(len(chosen.beam_BC), device=chosen.beam_BC.device)[:, None] * width
+        return first_B1 + chosen.beam_BC
+
+    def _leave(self, rows_BN: Tensor | None) -> bool:
+        """Take the sentences that are done out of the batch; whether any are left."""
+        done_B = self._done()
+        if self.groups > 1:
+            # A group that is done waits for the others of its sentence, and finds nothing more.
+            self.scores_BN = self.scores_BN.masked_fill(done_B[:, None], -torch.inf)
+        # The only place of a step where the host looks at values, and an accelerator has to catch up.
+        done = done_B.view(-1, self.groups).all(dim=1).tolist()
+        if any(done):
+            self._collect([place for place, it_is in enumerate(done) if it_is])
+            stay = [place for place, it_is in enumerate(done) if not it_is]
+            if not stay:
+                return False
+            self.sentences = [self.sentences[place] for place in stay]
+            kept_B = self._rows(stay)
+            self._keep(kept_B)
+            rows_BN = kept_B[:, None] if rows_BN is None else rows_BN[kept_B]
+        if rows_BN is not None:
+            self.state = self.state.select(rows_BN.flatten())
+        return True
+
+    def _done(self) -> Tensor:
+        if self.beams == 1:
+            return self.pool.scores_BP[:, 0] > -torch.inf  # greedy ends where it first chooses to end
+        reachable_B = self.scores_BN.amax(dim=1) / self.settings.divisor(self.limits_B)
+        wanted = min(self.settings.nbest, self.beams)
+        return self.pool.scores_BP[:, wanted - 1] >= reachable_B
+
+    def _collect(self, done: list[int]) -> None:
+        """Write down the hypotheses of the sentences at these places of the batch."""
+        texts = self.pool.select(self._rows(done)).texts()
+        for place, first in zip(done, range(0, len(texts), self.groups), strict=True):
+            sentence = self.sentences[place]
+            best = _joined(texts[first : first + self.groups])[: self.settings.nbest]
+            self.results[sentence] = [
+                Hypothesis(each.tokens, each.log_probability, each.score, cut=each.length == self.limits[sentence])
+                for each in sorted(best, key=lambda each: -each.score)
+            ]
+
+    def _keep(self, rows_B: Tensor) -> None:
+        """Drop all other rows; the model's state follows when it is reordered."""
+        width = self.scores_BN.shape[1]
+        self.limits_B, self.pool = self.limits_B[rows_B], self.pool.select(rows_B)
+        self.scores_BN, self.written_BNL = self.scores_BN[rows_B], self.written_BNL[rows_B]
+        self.last_R1 = self.last_R1.view(-1, width)[rows_B].view(-1, 1)
+        self.rules = [rule.select(rows_B) for rule in self.rules]
+        if self.required is not None:
+            self.required = self.required.select(rows_B)
+        if self.coverage is not None:
+            self.coverage.select(rows_B)
+
+    def _rows(self, places: list[int]) -> Tensor:
+        """The rows of the sentences at these places: one a group."""
+        rows = [place * self.groups + group for place in places for group in range(self.groups)]
+        return torch.tensor(rows, device=self.limits_B.device)
+
+    def _rules(self, constraints: list[Constraints]) -> tuple[list[Rule], Required | None]:
+        """What is forbidden in each row, and what is required; nothing that is not asked for."""
+        device, settings, end = self.limits_B.device, self.settings, self.specials.end
+        rules: list[Rule] = []
+        required = None
+        if any(each.banned for each in constraints):
+            rules.append(Banned.of([each.banned for each in constraints], device))
+        if settings.no_repeat:
+            rules.append(NoRepeat(settings.no_repeat))
+        if any(each.required for each in constraints):
+            required = Required.of([each.required for each in constraints], end, device)
+            rules.append(required)
+        rules.append(Lengths(self.limits_B, min(self.limits), settings.min_length, end))
+        if any(each.prefix for each in constraints):
+            rules = [Prefixed.of([each.prefix for each in constraints], rules, device)]
+        if required is not None and self.groups > 1:
+            raise UsageError(
+                f"search: required phrases need `groups` = 1, but it is {self.groups}; both share out the beams, "
+                "and only one can"
+            )
+        return rules, required
+
+    def _coverage(self, source: Tokens | None) -> Coverage:
+        if source is None or isinstance(source, Sources):
+            found = "the model reads none" if source is None else "there is one for each model of an ensemble"
+            raise UsageError(f"search: `coverage` needs one source, but {found}; set `coverage` to 0")
+        real_BS = source.places.segments_or_ones() != PADDING_SEGMENT
+        return Coverage(self.model, self.settings.coverage, real_BS.repeat_interleave(self.groups, dim=0))
+
+    def _nothing_found(self, row: int) -> Exception:
+        if self.scores_BN.isnan().any():
+            return DataError(
+                f"search: a model must give every sentence a next token, but row {row} got none: its scores "
+                "are not numbers. The weights are damaged, or training diverged; go back to an earlier checkpoint."
+            )
+        return UsageError(
+            f"search: some text must keep to all that is asked for, but none does for sentence {row}; ask for less: "
+            "constraints, `no_repeat`, `min_length`"
         )
-    return results
 
 
-def _next_log_probabilities(logits: Tensor, specials: Specials, at_limit_B: Tensor, beams: int) -> Tensor:
-    """log P of each next token, [B, N, V]; text never holds padding or a start, and a limit forces the end."""
-    log_probabilities = logits.float().log_softmax(dim=-1)
-    forbidden = [token for token in {specials.padding, specials.start} if token != specials.end]
-    log_probabilities[:, forbidden] = -torch.inf
-    next_BNV = log_probabilities.unflatten(0, (-1, beams))
-    ending = torch.full_like(next_BNV, -torch.inf)
-    ending[..., specials.end] = next_BNV[..., specials.end]
-    return torch.where(at_limit_B[:, None, None], ending, next_BNV)
+def _joined(groups: list[list[Ended]]) -> list[Ended]:
+    """The best of each group, then the second best of each, …; a text that several found counts once."""
+    turns = (each for turn in zip_longest(*groups) for each in turn if each is not None)
+    return list({each.tokens: each for each in turns}.values())
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    """The best continuations of each sentence over all its beams, best first."""
-
-    scores_BC: Tensor
-    beam_BC: Tensor
-    token_BC: Tensor
-
-
-def _best_candidates(scores_BN: Tensor, next_BNV: Tensor, most: int) -> _Candidates:
-    vocabulary = next_BNV.shape[2]
-    totals = (scores_BN[:, :, None] + next_BNV).flatten(1)
-    scores_BC, index_BC = totals.topk(min(most, totals.shape[1]), dim=1)
-    return _Candidates(scores_BC, index_BC // vocabulary, index_BC % vocabulary)
-
-
-def _finished(
-    candidates: _Candidates, written_BNL: Tensor, length: int, specials: Specials, settings: SearchSettings
-) -> _Pool:
-    """The candidates that end, if they are among the `beam` best: to end must be a choice, not a leftover."""
-    longest, first = written_BNL.shape[2], settings.beam
-    scores_BC, beam_BC = candidates.scores_BC[:, :first], candidates.beam_BC[:, :first]
-    ends_BC = candidates.token_BC[:, :first] == specials.end
-    log_probabilities = torch.where(ends_BC, scores_BC, -torch.inf)
-    lengths = torch.full_like(beam_BC, length)
-    tokens = written_BNL.gather(1, beam_BC[:, :, None].expand(-1, -1, longest))
-    return _Pool(log_probabilities / settings.divisor(lengths), log_probabilities, lengths, tokens)
-
-
-def _unfinished(candidates: _Candidates, specials: Specials, beams: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `beams` best candidates that go on: their scores, the beams they came from, their tokens."""
-    going = torch.where(candidates.token_BC == specials.end, -torch.inf, candidates.scores_BC)
-    scores_BN, best_BN = going.topk(min(beams, going.shape[1]), dim=1)
-    return scores_BN, candidates.beam_BC.gather(1, best_BN), candidates.token_BC.gather(1, best_BN)
+def _limits(
+    model: SequenceModel[Any],
+    source: Tokens | None,
+    specials: Specials,
+    settings: SearchSettings,
+    constraints: Sequence[Constraints],
+) -> list[int]:
+    """The most tokens of each text, the end among them: as many as are asked for, and as the model can read."""
+    lengths = [0] * len(constraints)
+    if source is not None:
+        lengths = (source.places.segments_or_ones() != PADDING_SEGMENT).sum(dim=1).tolist()
+    limits = []
+    for row, (length, each) in enumerate(zip(lengths, constraints, strict=True)):
+        limit = max(length, len(each.prefix)) + settings.extra_length
+        if model.context is not None:
+            limit = min(limit, model.context - 1)
+        each.check(row, specials, model.vocabulary, limit)
+        limits.append(limit + 1)
+    return limits

@@ -1,0 +1,323 @@
+"""Beam search that never waits: a whole round of it, model and all, is one recorded piece of work on a GPU.
+
+Shapes: B sentences, N beams, R = B·N rows, C candidates, L longest text, V vocabulary.
+
+The same search as `regard.decoding.search`, for the settings most people use: penalties of length, no constraints.
+`search` takes this one where it can and that one where it must. What differs is that no shape ever changes:
+
+- keys and values stay in place, and beams find theirs by a table (`regard.layers.fixed`);
+- a sentence that is done stays in the batch, frozen, until half of them are; then the others move to a smaller one;
+- sentences, source and text are as long as the next of a few sizes, so that a few recordings serve all batches.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary, proxy
+
+import torch
+from torch import Tensor, nn
+
+from regard.batch import PADDING_SEGMENT, Specials, Tokens
+from regard.decoding import graphs
+from regard.decoding.beams import Candidates, Pool, largest, largest_by_blocks
+from regard.decoding.constraints import Constraints
+from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
+from regard.decoding.search import Hypothesis, SearchSettings, beam_search
+from regard.layers.fixed import Slots
+from regard.models.interface import SequenceModel, State
+
+REACH = 32  # a step looks at the first so many positions; then at twice as many, …
+MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model
+
+
+class FixedState(State, Protocol):
+    """A state whose memory can stay in place; see `regard.layers.fixed`."""
+
+    def first(self, length: int) -> FixedState:
+        """The part for the first `length` positions."""
+        ...
+
+    def load(self, other: Any, rows: Tensor) -> None:
+        """Take over the given rows of another state."""
+        ...
+
+    def slots(self) -> Slots:
+        """Where it is written."""
+        ...
+
+
+class FixedModel(Protocol):
+    """A model that can decode in fixed memory: the Transformer and GPT."""
+
+    def fixed(self, sentences: int, beams: int, capacity: int, source_length: int) -> FixedState:
+        """Memory that stays in place."""
+        ...
+
+    def step(self, tokens_BT: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """As any model's."""
+        ...
+
+
+def search(
+    model: SequenceModel[Any],
+    source: Tokens | None,
+    specials: Specials,
+    settings: SearchSettings,
+    constraints: Sequence[Constraints] | None = None,
+) -> list[list[Hypothesis]]:
+    """`beam_search`, the fast way on a GPU where model and settings allow it."""
+    on_gpu = source is not None and source.ids_BT.device.type == "cuda"
+    if source is not None and on_gpu and constraints is None and able(model, settings) and len(source.ids_BT):
+        found = fast_search(model, source, specials, settings)
+        if found is not None:
+            return found
+    return beam_search(model, source, specials, settings, constraints)
+
+
+def able(model: nn.Module, settings: SearchSettings) -> bool:
+    """Whether `fast_search` can do what is asked for."""
+    plain = not (settings.coverage or settings.min_length or settings.no_repeat or settings.groups > 1)
+    watched = any(getattr(module, "watcher", None) is not None for module in model.modules())
+    return plain and not watched and hasattr(model, "fixed")
+
+
+@torch.inference_mode()
+def fast_search(
+    model: SequenceModel[Any], source: Tokens, specials: Specials, settings: SearchSettings
+) -> list[list[Hypothesis]] | None:
+    """For each source row its `nbest` best hypotheses; None if some row's scores are not numbers."""
+    lengths = (source.places.segments_or_ones() != PADDING_SEGMENT).sum(dim=1).tolist()
+    limits = [length + settings.extra_length + 1 for length in lengths]
+    if model.context is not None:
+        limits = [min(limit, model.context) for limit in limits]
+    longest = max(limits)
+    source_length = next_size(source.ids_BT.shape[1], 16)
+    if model.context is not None:
+        source_length = min(source_length, max(model.context, source.ids_BT.shape[1]))
+    engines = _engines(model)
+    with engines.lock:
+        shape = _Shape(batch_size(len(limits)), settings.beam, next_size(longest, 64), source_length)
+        engine = engines.get(shape, specials, settings)
+        engine.begin(model.start(source, len(limits)), limits)
+        sentences = list(range(len(limits)))
+        results: list[list[Hypothesis] | None] = [None] * len(limits)
+        for length in range(1, longest + 1):
+            alive = engine.round(length)
+            if alive == 0 or length == longest:
+                break
+            smaller = batch_size(alive)
+            if smaller <= engine.shape.sentences // 2:
+                going, found = engine.finished(sentences, limits)
+                for sentence, hypotheses in found.items():
+                    results[sentence] = hypotheses
+                if not going:
+                    break
+                smaller_shape = _Shape(batch_size(len(going)), shape.beams, shape.capacity, shape.source_length)
+                sentences = [sentences[row] for row in going]
+                engine = engines.get(smaller_shape, specials, settings).take_over(engine, going)
+        for sentence, hypotheses in engine.finished(sentences, limits)[1].items():
+            results[sentence] = hypotheses
+    return None if any(not found for found in results) else cast(list[list[Hypothesis]], results)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What never changes in an engine's life."""
+
+    sentences: int
+    beams: int
+    capacity: int
+    source_length: int
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """Where the search of each sentence stands; all of it memory that stays in place."""
+
+    scores_BN: Tensor
+    last_BN: Tensor
+    written_BNL: Tensor
+    limits_B: Tensor
+    done_B: Tensor
+    pool_scores_BP: Tensor
+    pool_log_probabilities_BP: Tensor
+    pool_lengths_BP: Tensor
+    pool_tokens_BPL: Tensor
+
+    @classmethod
+    def empty(cls, shape: _Shape, device: torch.device) -> _Progress:
+        pool = Pool.empty(shape.sentences, shape.beams, shape.capacity, device)
+        whole_BN = torch.zeros_like(pool.lengths_BP)
+        return cls(
+            pool.scores_BP.clone(),
+            whole_BN,
+            torch.zeros_like(pool.tokens_BPL),
+            whole_BN[:, 0].clone(),
+            whole_BN[:, 0].bool(),
+            *(part.clone() for part in vars(pool).values()),
+        )
+
+    @property
+    def pool(self) -> Pool:
+        return Pool(self.pool_scores_BP, self.pool_log_probabilities_BP, self.pool_lengths_BP, self.pool_tokens_BPL)
+
+    def take_over(self, other: _Progress, rows_B: Tensor) -> None:
+        for each in fields(self):
+            getattr(self, each.name).copy_(getattr(other, each.name).index_select(0, rows_B))
+
+
+class _Engine:
+    """A search of one shape: its memory, and the recordings that work on it."""
+
+    def __init__(
+        self,
+        model: FixedModel,
+        shape: _Shape,
+        specials: Specials,
+        settings: SearchSettings,
+        pool: graphs.Pool | None,
+    ) -> None:
+        self.model, self.shape, self.specials, self.settings = model, shape, specials, settings
+        self.state = model.fixed(shape.sentences, shape.beams, shape.capacity, shape.source_length)
+        self.device = self.state.slots().position_1.device
+        self.progress = _Progress.empty(shape, self.device)
+        self.alive_1 = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.recorded = Recorded(self._round, self.device, pool)
+        self.watch = Watch(self.device)
+
+    def begin(self, state: Any, limits: list[int]) -> None:
+        """Start with a fresh state of as many rows as there are `limits`; the rows beyond them are idle."""
+        rows = self._filled(list(range(len(limits))))
+        self.state.load(state, rows)
+        now = self.progress
+        now.scores_BN.fill_(-torch.inf)
+        now.scores_BN[:, 0] = 0.0  # all beams of a sentence are the same yet: one counts
+        now.last_BN.fill_(self.specials.start)
+        now.written_BNL.zero_()
+        now.limits_B.copy_(torch.tensor(limits, device=self.device).index_select(0, rows))
+        now.pool_scores_BP.fill_(-torch.inf)
+        now.done_B.fill_(False)
+        now.done_B[len(limits) :] = True
+        self.watch = Watch(self.device)
+
+    def take_over(self, other: _Engine, going: list[int]) -> _Engine:
+        """Go on with these rows of another engine."""
+        rows = self._filled(going)
+        self.state.load(other.state, rows)
+        self.progress.take_over(other.progress, rows)
+        self.progress.done_B[len(going) :] = True
+        self.watch = Watch(self.device)
+        return self
+
+    def round(self, length: int) -> int:
+        """Write token number `length` of every text; how many sentences were not done a moment ago."""
+        self.recorded(min(next_size(length, REACH), self.shape.capacity))
+        return self.watch.look(self.alive_1, self.shape.sentences)
+
+    def finished(self, sentences: list[int], limits: list[int]) -> tuple[list[int], dict[int, list[Hypothesis]]]:
+        """The rows that are not done, and the hypotheses of the sentences that are."""
+        done = self.progress.done_B.tolist()[: len(sentences)]
+        going = [row for row, it_is in enumerate(done) if not it_is]
+        rows = [row for row, it_is in enumerate(done) if it_is]
+        texts = self.progress.pool.select(torch.tensor(rows, dtype=torch.long, device=self.device)).texts()
+        found = {
+            sentences[row]: [
+                Hypothesis(each.tokens, each.log_probability, each.score, each.length == limits[sentences[row]])
+                for each in ended[: self.settings.nbest]
+            ]
+            for row, ended in zip(rows, texts, strict=True)
+        }
+        return going, found
+
+    def _filled(self, rows: list[int]) -> Tensor:
+        """The rows, and the first of them again for each idle one."""
+        idle = self.shape.sentences - len(rows)
+        return torch.tensor(rows + rows[:1] * idle, device=self.device)
+
+    def _round(self, reach: Hashable) -> None:
+        """One round, in place: a step of the model, the best continuations, what ended, who goes on."""
+        assert isinstance(reach, int)
+        now, end, beams = self.progress, self.specials.end, self.shape.beams
+        slots = self.state.slots()
+        logits_RV, _ = self.model.step(now.last_BN.view(-1, 1), self.state.first(reach))
+        length_1 = slots.position_1 + 1
+        candidates = self._candidates(logits_RV, length_1 >= now.limits_B)
+
+        first = Candidates(*(part[:, :beams] for part in vars(candidates).values()))
+        ended_BN = torch.where(first.token_BC == end, first.scores_BC, -torch.inf)
+        lengths_BN = length_1.expand_as(ended_BN)
+        tokens_BNL = now.written_BNL.gather(1, first.beam_BC[:, :, None].expand_as(now.written_BNL))
+        pool = now.pool.add(Pool(ended_BN / self.settings.divisor(lengths_BN), ended_BN, lengths_BN, tokens_BNL))
+        for kept, new in zip(vars(now.pool).values(), vars(pool).values(), strict=True):
+            done = now.done_B.view(-1, *[1] * (kept.dim() - 1))
+            kept.copy_(torch.where(done, kept, new))
+
+        chosen = candidates.going_on(end, beams)
+        written_BNL = now.written_BNL.gather(1, chosen.beam_BC[:, :, None].expand_as(now.written_BNL))
+        now.written_BNL.copy_(written_BNL.index_copy_(2, slots.position_1, chosen.token_BC[:, :, None]))
+        now.scores_BN.copy_(chosen.scores_BC)
+        now.last_BN.copy_(chosen.token_BC)
+        slots.follow(chosen.beam_BC)
+        now.done_B.logical_or_(self._done())
+        self.alive_1.copy_((~now.done_B).sum())
+
+    def _candidates(self, logits_RV: Tensor, at_limit_B: Tensor) -> Candidates:
+        """The 2·N best continuations of each sentence, best first; at its limit, only to end."""
+        beams, end = self.shape.beams, self.specials.end
+        log_probabilities_RV = logits_RV.float().log_softmax(dim=-1)
+        for token in {self.specials.padding, self.specials.start} - {end}:
+            log_probabilities_RV[:, token] = -torch.inf
+        next_BNV = log_probabilities_RV.unflatten(0, (-1, beams))
+        blocks_pay = next_BNV.shape[2] >= 64 * 2 * beams
+        values_BNC, tokens_BNC = (largest_by_blocks if blocks_pay else largest)(next_BNV, 2 * beams)
+        ending_BNC = torch.full_like(values_BNC, -torch.inf)
+        ending_BNC[:, :, 0] = next_BNV[:, :, end]
+        at_limit_B11 = at_limit_B[:, None, None]
+        totals_BNC = self.progress.scores_BN[:, :, None] + torch.where(at_limit_B11, ending_BNC, values_BNC)
+        tokens_BNC = torch.where(at_limit_B11, end, tokens_BNC)
+        scores_BC, index_BC = totals_BNC.flatten(1).topk(min(2 * beams, totals_BNC[0].numel()), dim=1)
+        tokens_BC = tokens_BNC.flatten(1).gather(1, index_BC)
+        return Candidates(scores_BC, index_BC // values_BNC.shape[2], tokens_BC)
+
+    def _done(self) -> Tensor:
+        if self.shape.beams == 1:
+            return self.progress.pool_scores_BP[:, 0] > -torch.inf
+        reachable_B = self.progress.scores_BN.amax(dim=1) / self.settings.divisor(self.progress.limits_B)
+        return self.progress.pool_scores_BP[:, self.settings.nbest - 1] >= reachable_B
+
+
+class _Engines:
+    """The engines of a model, the last used ones."""
+
+    def __init__(self, model: nn.Module) -> None:
+        # The engines live as long as the model, and must not be what keeps it alive.
+        self.model, self.lock = proxy(model), Lock()
+        self.pool = graphs.new_pool(next(model.parameters()).device)
+        self.kept: OrderedDict[Hashable, _Engine] = OrderedDict()
+
+    def get(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
+        """The engine for this shape, made if there is none."""
+        parameter = next(self.model.parameters())
+        key = (shape, specials, settings, parameter.device, parameter.dtype, parameter.data_ptr())
+        engine = self.kept.pop(key, None)
+        if engine is None:
+            engine = _Engine(cast(FixedModel, self.model), shape, specials, settings, self.pool)
+        self.kept[key] = engine
+        while len(self.kept) > MOST_ENGINES:
+            self.kept.popitem(last=False)
+        return engine
+
+
+_ENGINES: WeakKeyDictionary[nn.Module, _Engines] = WeakKeyDictionary()
+
+
+def _engines(model: nn.Module) -> _Engines:
+    engines = _ENGINES.get(model)
+    if engines is None:
+        engines = _ENGINES[model] = _Engines(model)
+    return engines

@@ -1,0 +1,87 @@
+"""Work that is recorded once and replayed: on a GPU a decoding step is hundreds of kernels, each launched by Python.
+
+Launching them takes longer than running them. A CUDA graph launches them all at once. It repeats the same kernels on
+the same memory, so what is recorded must neither make memory that others keep nor look at values on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+Pool = Any  # how torch names a piece of memory that recordings share
+
+
+def new_pool(device: torch.device) -> Pool | None:
+    """A pool for recordings on this device; None where there are no recordings."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
+class Recorded:
+    """A function of a key that works in place, recorded on its second call with a key, and replayed from then on.
+
+    On devices without graphs it is simply called. The first call with a key is a usual one too: libraries set
+    themselves up in it, and a key that never comes again is not worth a recording. Recordings of one `pool` share the
+    memory of what they compute on the way, so they must not run at the same time.
+    """
+
+    def __init__(self, work: Callable[[Hashable], None], device: torch.device, pool: Pool | None) -> None:
+        self._work, self._device, self._pool = work, device, pool
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
+
+    def __call__(self, key: Hashable) -> None:
+        """Do the work."""
+        if self._device.type != "cuda" or key not in self._graphs:
+            self._graphs[key] = None
+            self._work(key)
+            return
+        graph = self._graphs[key]
+        if graph is None:
+            graph = self._graphs[key] = torch.cuda.CUDAGraph()
+            recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+            with torch.cuda.device(self._device), recording:
+                self._work(key)
+        graph.replay()
+
+
+class Watch:
+    """A number on the device that the host looks at one round late, so that neither waits for the other.
+
+    Good for numbers that only fall, such as how many sentences are not done: late is then merely late.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._gpu = device.type == "cuda"
+        self._seen = torch.zeros(2, dtype=torch.long, pin_memory=self._gpu)
+        self._events = [torch.cuda.Event(), torch.cuda.Event()] if self._gpu else []
+        self._round = 0
+
+    def look(self, number_1: torch.Tensor, first: int) -> int:
+        """The number as it was in the round before; `first` in the first round."""
+        place = self._round % 2
+        self._round += 1
+        if not self._gpu:
+            return int(number_1)
+        self._seen[place : place + 1].copy_(number_1, non_blocking=True)
+        self._events[place].record()
+        if self._round == 1:
+            return first
+        self._events[1 - place].synchronize()
+        return int(self._seen[1 - place])
+
+
+def batch_size(rows: int) -> int:
+    """The next of 1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, …: few sizes, so that recordings are used again."""
+    size = 1
+    while size < rows:
+        size *= 2
+    return size * 3 // 4 if size >= 256 and rows <= size * 3 // 4 else size
+
+
+def next_size(length: int, step: int) -> int:
+    """The next multiple of `step`; beyond four of them of twice as large a step, and so on."""
+    while length > 4 * step:
+        step *= 2
+    return -(-length // step) * step

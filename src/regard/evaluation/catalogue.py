@@ -1,0 +1,105 @@
+"""Which figures are computed of a set of translations: several BLEUs, because papers mean different ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+from regard.errors import UsageError
+from regard.evaluation import metrics, moses
+from regard.evaluation.metrics import Lines, Progress, Tally
+from regard.evaluation.weighted import weighted_bleu
+
+Tokenize = Literal["13a", "intl", "char", "zh", "none"]
+UNSPACED = ("zh", "char")
+HAN, KANA, LETTERS = re.compile("[\u3400-\u9fff]"), re.compile("[\u3040-\u30ff]"), re.compile(r"[^\W\d_]")
+SAMPLED = 1_000  # references that are looked at to tell their script
+CODES = {"ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it", "ja",
+         "ko", "lt", "lv", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How texts are cut and compared; what is None is chosen by `settled`.
+
+    `tokenize` is sacreBLEU's name of how the first BLEU cuts text. `lowercase` lowers both sides for every figure but
+    exact match. `language` is the code of the target, for the rules of older papers.
+    """
+
+    tokenize: Tokenize | None = None
+    lowercase: bool = False
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokenize not in (None, *get_args(Tokenize)):
+            known = ", ".join(get_args(Tokenize))
+            raise UsageError(
+                f"evaluate: `tokenize` must be one of {known}, but is `{self.tokenize}`. Choose one of them."
+            )
+
+    def settled(self, references: Sequence[str]) -> Scoring:
+        """The same with every choice made: zh for Chinese, char for Japanese, 13a for all others."""
+        language = (self.language or "en").lower().replace("_", "-").partition("-")[0]
+        return Scoring(self.tokenize or _tokenizer_for(references), self.lowercase, language)
+
+
+def language_of(file: Path) -> str | None:
+    """The language that a file's name ends in, as in test.de or test.zh.gz; None where it says nothing."""
+    return next((suffix[1:] for suffix in reversed(file.suffixes) if suffix[1:] in CODES), None)
+
+
+def tallies(lines: Lines, scoring: Scoring, progress: Progress | None = None) -> list[Tally]:
+    """Every figure that needs no model; the first BLEU is the one `scoring` asks for."""
+    scoring = scoring.settled(lines.references[0])
+    lowercase, first = scoring.lowercase, scoring.tokenize or "13a"
+    spaced = first not in UNSPACED
+    found = [metrics.exact_match(lines), metrics.bleu(lines, first, lowercase, progress=progress)]
+    if not lowercase:
+        found.append(metrics.bleu(lines, first, True, "BLEU lower-cased", progress))
+    for other in ("13a", "intl", "char") if spaced else ("char",):
+        if other != first:
+            found.append(metrics.bleu(lines, other, lowercase, f"BLEU {other}", progress))
+    if spaced:
+        found += _of_older_papers(lines, scoring, progress)
+    found.append(_weighted(lines, first, lowercase))
+    found += [metrics.chrf(lines, words, lowercase, progress) for words in (0, 2)]
+    return [*found, metrics.ter(lines, not spaced, progress)]
+
+
+def headline(lines: Lines, scoring: Scoring, progress: Progress | None = None) -> list[Tally]:
+    """The two figures that systems are compared by: BLEU and chrF."""
+    scoring = scoring.settled(lines.references[0])
+    return [
+        metrics.bleu(lines, scoring.tokenize or "13a", scoring.lowercase, progress=progress),
+        metrics.chrf(lines, 0, scoring.lowercase, progress),
+    ]
+
+
+def _of_older_papers(lines: Lines, scoring: Scoring, progress: Progress | None) -> list[Tally]:
+    language, lowercase = scoring.language or "en", scoring.lowercase
+    tokenise = partial(moses.tokenise, language=language)
+    plain = lines.changed(tokenise)
+    split = lines.changed(lambda text: moses.split_compounds(tokenise(moses.plain_quotes(text))))
+    return [
+        metrics.bleu_of_tokens(plain, "BLEU tokenised", f"like-moses-{language}", lowercase, progress),
+        metrics.bleu_of_tokens(split, "BLEU compounds split", f"like-moses-{language}-atat", lowercase, progress),
+    ]
+
+
+def _weighted(lines: Lines, tokenize: str, lowercase: bool) -> Tally:
+    from sacrebleu.metrics.bleu import BLEU
+
+    cut = BLEU(tokenize=tokenize, force=True).tokenizer
+    return weighted_bleu(lines.changed(lambda text: cut(text.lower() if lowercase else text)), tokenize, lowercase)
+
+
+def _tokenizer_for(references: Sequence[str]) -> Tokenize:
+    text = "".join(references[:SAMPLED])
+    letters, han, kana = (len(kind.findall(text)) for kind in (LETTERS, HAN, KANA))
+    if 2 * (han + kana) <= letters:
+        return "13a"
+    return "char" if 20 * kana > letters else "zh"

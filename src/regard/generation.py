@@ -1,0 +1,128 @@
+"""Texts that a language model writes: after a prompt or after nothing, all at once or as they come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import Queue
+from threading import Event, Thread
+from typing import Any, Literal
+
+from regard.decoding.sampling import Drawn, Sample, SamplingSettings, sample
+from regard.decoding.stepping import recorded
+from regard.models.interface import SequenceModel
+from regard.text.streaming import TextStream
+from regard.text.tokenizer import Tokenizer
+
+ROWS = 64  # texts drawn at a time
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a model wrote after a prompt, token by token."""
+
+    text: str
+    """Joined to the prompt, it gives the whole text."""
+    tokens: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    """Of each token, by the model alone: no temperature, no filter."""
+    top: tuple[tuple[tuple[str, float], ...], ...]
+    """For each place the likeliest tokens with their probabilities, if they were asked for."""
+    finish_reason: Literal["end", "length"]
+    """The model ended the text, or `max_tokens` did."""
+    prompt_cut: int = 0
+    """How many tokens at the beginning of the prompt the model had no room for."""
+
+    def to_json(self) -> dict[str, object]:
+        """As `regard generate --json` prints it; docs/generate.md describes it."""
+        return {
+            "text": self.text,
+            "tokens": self.tokens,
+            "logprobs": self.log_probabilities,
+            "top": self.top,
+            "finish_reason": self.finish_reason,
+        }
+
+
+class Generator:
+    """A language model and its vocabulary."""
+
+    def __init__(self, network: SequenceModel[Any], tokenizer: Tokenizer) -> None:
+        # Made once: recordings of one text serve the next.
+        self.network, self.tokenizer = recorded(network), tokenizer
+
+    def generations(
+        self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
+    ) -> list[list[Generation]]:
+        """`count` texts for each prompt, by the seeds `seed`, `seed + 1`, …; the same ones in any company."""
+        encoded = self.tokenizer.encode_all(prompts)
+        work = [(place, seed + number) for place in range(len(prompts)) for number in range(count)]
+        found: list[list[Generation]] = [[] for _ in prompts]
+        for first in range(0, len(work), ROWS):
+            some = work[first : first + ROWS]
+            ids = [encoded[place] for place, _ in some]
+            samples = sample(self.network, ids, self.tokenizer.specials, sampling, [seed for _, seed in some])
+            for (place, _), drawn in zip(some, samples, strict=True):
+                found[place].append(self._generation(encoded[place], drawn))
+        return found
+
+    def tell(self, prompt: str, sampling: SamplingSettings, seed: int, hear: Callable[[str], None]) -> Generation:
+        """One text; `hear` is called with each piece of it as soon as it is certain."""
+        ids = self.tokenizer.encode(prompt)
+        written = TextStream(self.tokenizer, ids)
+
+        def on_token(_: int, drawn: Drawn) -> None:
+            if piece := written.push(drawn.token):
+                hear(piece)
+
+        (found,) = sample(self.network, [ids], self.tokenizer.specials, sampling, [seed], on_token)
+        if rest := written.end():
+            hear(rest)
+        return self._generation(ids, found)
+
+    def stream(self, prompt: str, sampling: SamplingSettings, seed: int) -> Iterator[str]:
+        """The pieces of one text as they come; whoever stops listening stops the model."""
+        pieces: Queue[str | BaseException | None] = Queue()
+        stop = Event()
+
+        def hear(piece: str) -> None:
+            if stop.is_set():
+                raise _NobodyListens
+            pieces.put(piece)
+
+        def work() -> None:
+            try:
+                with suppress(_NobodyListens):
+                    self.tell(prompt, replace(sampling, alternatives=0), seed, hear)
+                pieces.put(None)
+            except BaseException as error:  # it is raised again, where somebody listens
+                pieces.put(error)
+
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while (piece := pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            stop.set()
+            thread.join()
+
+    def _generation(self, prompt: Sequence[int], found: Sample) -> Generation:
+        written = TextStream(self.tokenizer, prompt)
+        text = "".join([*map(written.push, found.tokens), written.end()])
+        labels = self.tokenizer.labels
+        top = [
+            tuple(zip(labels([token for token, _ in each.alternatives]),
+                      (math.exp(chance) for _, chance in each.alternatives), strict=True))
+            for each in found.drawn if each.alternatives
+        ]  # fmt: skip
+        chances = tuple(each.log_probability for each in found.drawn)
+        return Generation(text, labels(found.tokens), chances, tuple(top), found.finish_reason, found.prompt_cut)
+
+
+class _NobodyListens(Exception):  # noqa: N818
+    """The reader of a stream left."""

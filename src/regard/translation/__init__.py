@@ -1,0 +1,1 @@
+"""From texts to translations: cut, search, join, and say what looks odd."""

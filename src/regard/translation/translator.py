@@ -1,0 +1,304 @@
+"""Texts in, translations out, whatever their lengths and their company.
+
+Texts of similar length are searched together, and what is too long is cut at sentence ends (`regard.text.sentences`),
+translated piece by piece and joined. Each text's answer is the same in any company.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from regard.batch import Tokens
+from regard.decoding.constraints import Constraints
+from regard.decoding.ensemble import Ensemble, Sources
+from regard.decoding.fast import search as find
+from regard.decoding.search import Hypothesis, SearchSettings
+from regard.errors import UsageError
+from regard.models.interface import SequenceModel
+from regard.text.sentences import join, pieces
+from regard.text.tokenizer import Tokenizer
+from regard.translation.alignment import Link, align
+from regard.translation.flags import is_copy, is_loop
+from regard.translation.risk import least_risk
+
+SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
+LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
+
+FLAGS = ("cut", "loop", "copy", "empty", "split", "unknown")
+
+Progress = Callable[[int, int], None]
+"""Called with the texts and the target tokens that are done since the last call."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a text.
+
+    `flags` say what looks odd:
+
+        cut       it reached the length limit, so its end may be missing
+        loop      it says something four times in a row or more, and the source does not
+        copy      it is the source, or nearly so
+        empty     nothing was written, though the source has text
+        split     the source was too long: its pieces were translated one by one
+        unknown   the vocabulary lacks something of the source, or <unk> was written
+    """
+
+    text: str
+    score: float
+    """The log-probability divided by the length penalty; compare it within one text only."""
+    log_probability: float
+    cut: bool
+    tokens: tuple[str, ...] = ()
+    source_tokens: tuple[str, ...] = ()
+    alignment: tuple[Link, ...] = ()
+    """(source token, target token, weight of attention), if it was asked for."""
+    flags: tuple[str, ...] = ()
+
+
+def to_json(translations: Sequence[Translation]) -> dict[str, object]:
+    """The translations of one text as `regard translate --json` prints them; docs/translate.md describes it."""
+    best, *others = translations
+    return {
+        "text": best.text,
+        "score": best.score,
+        "tokens": best.tokens,
+        "source_tokens": best.source_tokens,
+        "alternatives": [{"text": other.text, "score": other.score} for other in others],
+        "alignment": best.alignment,
+        "flags": best.flags,
+    }
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What translations have to keep to, in words.
+
+    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it:
+    spelled with other subwords, it is another one.
+    """
+
+    prefix: str = ""
+    banned: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+    def constraints(self, tokenizer: Tokenizer) -> Constraints:
+        """The same in tokens."""
+        for phrase in (*self.banned, *self.required):
+            if not phrase.strip():
+                raise UsageError("translate: a banned or required word must hold text, but one is empty. Leave it out.")
+        # Byte vocabularies tell a word with a space before it from one without; for others both are the same.
+        spellings = [variant for phrase in self.banned for variant in (phrase.strip(), f" {phrase.strip()}")]
+        banned = dict.fromkeys(tuple(tokenizer.encode(spelling)) for spelling in spellings)
+        required = dict.fromkeys(tuple(tokenizer.encode(f" {phrase.strip()}")) for phrase in self.required)
+        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), tuple(required))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to translate, beside how to search."""
+
+    longest: int | None = None
+    """A text of more tokens is cut at sentence ends, as is one of more than the model can read; 512 unless given."""
+    language: str | None = None
+    """What to translate into, for a model that knows several languages."""
+    alignment: bool = False
+    """Say for the best translation of each text which of its tokens looked at which of the source."""
+    wishes: Wishes | None = None
+    samples: int = 0
+    """Draw so many translations and take the one most like the others, instead of searching; 0 searches."""
+
+    def __post_init__(self) -> None:
+        if self.longest is not None and self.longest < 2:
+            raise ValueError(f"`longest` must be at least 2 tokens, but is {self.longest}")
+        if self.samples < 0:
+            raise ValueError(f"`samples` must be at least 0, but is {self.samples}")
+        if self.samples and self.wishes is not None:
+            raise ValueError("`wishes` must be left out with `samples`: what is drawn cannot be told what to hold")
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is searched as one: a text or a piece of one."""
+
+    place: int  # of its text
+    text: str
+    ids: list[int]  # with the end token
+    number: int  # of the piece, from 0
+    pieces: int
+
+
+class Translator:
+    """A network and its vocabulary.
+
+    `limit` is the longest sequence the network can read, None if there is none. An ensemble has `readers`: one
+    tokenizer a member, to cut the sources.
+    """
+
+    def __init__(
+        self,
+        network: SequenceModel[Any],
+        tokenizer: Tokenizer,
+        limit: int | None = None,
+        readers: Sequence[Tokenizer] = (),
+    ) -> None:
+        self.network, self.tokenizer, self.limit, self.readers = network, tokenizer, limit, tuple(readers)
+
+    def translations(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings,
+        options: Options | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """The `search.nbest` best translations of each text, best first; an empty text has one, which is empty.
+
+        The translation of a text that was cut has the sum of its pieces' scores; its first piece has the wished prefix.
+        """
+        options = options or Options()
+        units = self._units(texts, self._room(search, options.longest or LONGEST), options.language)
+        left = Counter(unit.place for unit in units)
+        if progress is not None:
+            progress(len(texts) - len(left), 0)  # empty texts
+        answers: list[list[Translation]] = [[] for _ in units]
+        for batch in batches([len(unit.ids) for unit in units], options.samples or search.beam):
+            found = self._search([units[number] for number in batch], search, options)
+            for number, translations in zip(batch, found, strict=True):
+                answers[number] = translations
+            if progress is not None:
+                left.subtract(units[number].place for number in batch)
+                done = {units[number].place for number in batch}
+                tokens = sum(len(translations[0].tokens) for translations in found)
+                progress(sum(not left[place] for place in done), tokens)
+        results: list[list[Translation]] = [[Translation("", 0.0, 0.0, cut=False)] for _ in texts]
+        for place, some in groupby(zip(units, answers, strict=True), key=lambda each: each[0].place):
+            parts, of_parts = zip(*some, strict=True)
+            results[place] = of_parts[0] if len(parts) == 1 else _joined(parts, of_parts)
+        return results
+
+    def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
+        """The source tokens of each text, with the end token."""
+        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
+
+    def _room(self, search: SearchSettings, longest: int) -> int:
+        """How many source tokens leave a target, which may get `extra_length` longer, its room in the model."""
+        if self.limit is None:
+            return longest
+        # A model with little room shares it equally.
+        return max(1, min(longest, max(self.limit // 2, self.limit - search.extra_length - 1)))
+
+    def _units(self, texts: Sequence[str], longest: int, language: str | None) -> list[_Unit]:
+        """What is to be searched, in the order of the texts; empty texts have nothing."""
+        units: list[_Unit] = []
+        for place, (text, ids) in enumerate(zip(texts, self.encode(texts, language), strict=True)):
+            if len(ids) <= longest:
+                parts, tokens = [text], [ids]
+            else:
+                parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
+                tokens = self.encode([part.strip() for part in parts], language)
+            found = [(part, some) for part, some in zip(parts, tokens, strict=True) if part.strip()]
+            units.extend(_Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
+        return units
+
+    def _search(self, units: Sequence[_Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
+        """The translations of units that share a batch."""
+        specials, sources = self.tokenizer.specials, [unit.ids for unit in units]
+        constraints = None if options.wishes is None else self._constraints(units, options.wishes)
+        tokens = self.read([unit.text.strip() for unit in units], sources, options.language)
+        if options.samples:
+            found = least_risk(self.network, tokens, self.tokenizer, search, options.samples)
+        else:
+            found = find(self.network, tokens, specials, search, constraints)
+        links: Sequence[tuple[Link, ...]] = [()] * len(units)
+        if options.alignment:
+            first = self.network.members[0] if isinstance(self.network, Ensemble) else self.network
+            links = align(first, sources, [hypotheses[0].tokens for hypotheses in found], specials)
+        return [
+            [
+                self._translation(unit, hypothesis, best if not rank else ())
+                for rank, hypothesis in enumerate(hypotheses)
+            ]
+            for unit, hypotheses, best in zip(units, found, links, strict=True)
+        ]
+
+    def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
+        """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
+        specials = self.tokenizer.specials
+        device = next(self.network.parameters()).device
+        if not self.readers:
+            return Tokens.padded(ids, specials.padding).to(device)
+        cut = [[[*some, specials.end] for some in reader.encode_sources(texts, language)] for reader in self.readers]
+        return Sources.of([Tokens.padded(some, specials.padding).to(device) for some in cut])
+
+    def _constraints(self, units: Sequence[_Unit], wishes: Wishes) -> list[Constraints]:
+        """What each unit has to keep to: only the first piece of a text has its beginning."""
+        first = wishes.constraints(self.tokenizer)
+        if wishes.required and any(unit.pieces > 1 for unit in units):
+            raise UsageError(
+                f"translate: a text with required words must be short enough to be translated as one, but one has to "
+                f"be split, at {units[0].text[:40]!r}. Split it into lines, and require words where they belong."
+            )
+        return [first if unit.number == 0 else replace(first, prefix=()) for unit in units]
+
+    def _translation(self, unit: _Unit, found: Hypothesis, links: tuple[Link, ...]) -> Translation:
+        tokenizer, source = self.tokenizer, unit.ids[:-1]
+        text = tokenizer.decode(found.tokens)
+        odd = {
+            "cut": found.cut,
+            "loop": is_loop(source, found.tokens),
+            "copy": is_copy(unit.text, text),
+            "empty": not text.strip(),
+            "unknown": tokenizer.source.unknown in source or tokenizer.unknown in found.tokens,
+        }
+        return Translation(
+            text,
+            found.score,
+            found.log_probability,
+            found.cut,
+            tokenizer.labels(found.tokens),
+            tokenizer.source.labels(source),
+            links,
+            tuple(flag for flag, holds in odd.items() if holds),
+        )
+
+
+def _joined(parts: Sequence[_Unit], answers: Sequence[list[Translation]]) -> list[Translation]:
+    """The translations of a text from those of its pieces: the best of each, then the second best of each, …"""
+    joined = []
+    for rank in range(max(map(len, answers))):
+        chosen = [translations[min(rank, len(translations) - 1)] for translations in answers]
+        links: list[Link] = []
+        read = written = 0
+        for each in chosen:
+            links.extend((i + read, j + written, weight) for i, j, weight in each.alignment)
+            read, written = read + len(each.source_tokens), written + len(each.tokens)
+        flags = {flag for each in chosen for flag in each.flags} | {"split"}
+        joined.append(
+            Translation(
+                join([part.text for part in parts], [each.text for each in chosen]),
+                sum(each.score for each in chosen),
+                sum(each.log_probability for each in chosen),
+                any(each.cut for each in chosen),
+                tuple(token for each in chosen for token in each.tokens),
+                tuple(token for each in chosen for token in each.source_tokens),
+                tuple(links),
+                tuple(flag for flag in FLAGS if flag in flags),
+            )
+        )
+    return joined
+
+
+def batches(lengths: Sequence[int], beam: int) -> list[list[int]]:
+    """Numbers of units of similar length together, the longest first, so that memory runs out at once or never."""
+    found: list[list[int]] = []
+    longest = 0
+    for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
+        if not found or (len(found[-1]) + 1) * longest * beam > SLOTS_PER_BATCH:
+            found.append([])
+            longest = lengths[number]
+        found[-1].append(number)
+    return found

@@ -1,0 +1,110 @@
+"""The search in fixed memory finds what the other one finds; on a GPU also when it is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from regard.batch import Specials, Tokens
+from regard.decoding import fast
+from regard.decoding.constraints import Constraints
+from regard.decoding.fast import able, fast_search, search
+from regard.decoding.search import SearchSettings, beam_search
+from regard.models.interface import SequenceModel
+from regard.models.transformer import Transformer, TransformerSettings
+from tests.contracts.zoo import ZOO
+
+SPECIALS = Specials(padding=0, start=1, end=2)
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+few = settings(max_examples=settings().max_examples // 2)
+sources = st.lists(st.lists(st.integers(3, 11), min_size=1, max_size=6), min_size=1, max_size=5)
+
+
+def same(model: SequenceModel[Any], source: Tokens, search_settings: SearchSettings) -> None:
+    found = fast_search(model, source, SPECIALS, search_settings)
+    wanted = beam_search(model, source, SPECIALS, search_settings)
+    assert found is not None
+    for mine, its in zip(found, wanted, strict=True):
+        assert [(each.tokens, each.cut) for each in mine] == [(each.tokens, each.cut) for each in its]
+        assert [each.score for each in mine] == pytest.approx([each.score for each in its], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer-rotary-window", "transformer-learned"])
+@few
+@given(data=st.data())
+def test_it_finds_what_plain_search_finds(name: str, data: st.DataObject) -> None:
+    beam = data.draw(st.integers(1, 5))
+    chosen = SearchSettings(
+        beam=beam,
+        penalty=data.draw(st.sampled_from(["gnmt", "length", "none"])),
+        alpha=data.draw(st.sampled_from([0.0, 0.6, 2.0])),
+        nbest=data.draw(st.integers(1, beam)),
+        extra_length=data.draw(st.sampled_from([0, 2, 40])),
+    )
+    model = ZOO[name].model(vocabulary=12, seed=data.draw(st.integers(0, 2)))
+    same(model, Tokens.padded(data.draw(sources), 0), chosen)
+
+
+def test_a_large_vocabulary_is_searched_by_blocks() -> None:
+    torch.manual_seed(1)
+    sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2)
+    same(Transformer(sizes, 2_000).eval(), Tokens.padded([[3, 4], [5]], 0), SearchSettings(extra_length=5))
+
+
+def test_sentences_that_are_left_move_to_a_smaller_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ZOO["transformer"].model(vocabulary=12, seed=0)
+    moves = []
+    plain = fast._Engine.take_over
+    monkeypatch.setattr(
+        fast._Engine, "take_over", lambda self, *rest: (moves.append(self.shape.sentences), plain(self, *rest))[1]
+    )
+    source = Tokens.padded([[3] * size for size in (1, 1, 1, 2, 3, 9)], 0)
+    same(model, source, SearchSettings(extra_length=1, alpha=0.0))
+    assert moves, "all sentences ended at once: the test shows nothing"
+    assert moves == sorted(moves, reverse=True)
+
+
+def test_what_it_cannot_do_is_left_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ZOO["transformer"].model(vocabulary=12, seed=0)
+    assert able(model, SearchSettings())
+    for asked in ({"coverage": 0.1}, {"min_length": 2}, {"no_repeat": 2}, {"groups": 2}):
+        assert not able(model, SearchSettings(**asked))  # type: ignore[arg-type]
+    assert not able(ZOO["convs2s"].model(vocabulary=12, seed=0), SearchSettings())
+    monkeypatch.setattr(fast, "fast_search", lambda *rest: pytest.fail("must not be asked"))
+    source = Tokens.padded([[3, 4]], 0)
+    wanted = beam_search(model, source, SPECIALS, SearchSettings())
+    assert search(model, source, SPECIALS, SearchSettings()) == wanted  # on a CPU, nothing is gained
+    search(model, source, SPECIALS, SearchSettings(), [Constraints(prefix=(5,))])
+
+
+def test_scores_that_are_no_numbers_find_nothing() -> None:
+    sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2)
+    model = Transformer(sizes, 12).eval()
+    nn.init.constant_(model.embedding.table.weight, torch.nan)
+    assert fast_search(model, Tokens.padded([[3, 4]], 0), SPECIALS, SearchSettings(extra_length=2)) is None
+
+
+def test_engines_do_not_keep_a_model_alive() -> None:
+    sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2)
+    model = Transformer(sizes, 12).eval()
+    before = len(fast._ENGINES)
+    same(model, Tokens.padded([[3]], 0), SearchSettings(extra_length=1))
+    assert len(fast._ENGINES) == before + 1
+    del model
+    assert len(fast._ENGINES) == before
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("beam", [1, 4])
+def test_recorded_rounds_find_the_same(beam: int) -> None:
+    model = Transformer(TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=64, heads=4), 500).eval().cuda()
+    for turn in range(4):  # plain, recorded, replayed, replayed with other sentences
+        ids = [[3 + (row * 7 + place * turn) % 400 for place in range(1 + row % 9)] for row in range(40)]
+        same(model, Tokens.padded(ids, 0).to(torch.device("cuda")), SearchSettings(beam=beam, nbest=beam))

@@ -1,0 +1,66 @@
+"""The page about training: its plans can be printed, and its numbers are those of the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from regard import planning
+from regard.planning import BYTES_A_TOKEN, CPU_HOURS, SHARE
+from regard.recipe import presets
+from regard.status import PAUSE_ELSEWHERE
+from regard.training.adapters import EVENTS, LogSettings
+from regard.training.log import RECENT
+from tests.tiny import ENGLISH, GERMAN, write_lines
+
+from .pages import DOCS, blocks, prose, run, table_rows
+
+PAGE = DOCS / "training.md"
+
+
+def test_the_plans_can_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "talks.en", ENGLISH * 9)
+    write_lines(tmp_path / "talks.de", GERMAN * 9)
+    lines = [line for block in blocks(PAGE, "sh") for line in block.text.strip().split("\n") if "--plan" in line]
+    assert len(lines) == 4
+    shown = next(block.text for block in blocks(PAGE, "text") if block.text.startswith("plan:"))
+    for line in lines:
+        answer = run(line)
+        assert answer.code == 0, f"{line}\n{answer.errors}"
+        if "--json" in line:
+            assert json.loads(answer.output)["name"] == "tiny"
+        elif "--world 8" in line:
+            # The same lines with other numbers.
+            assert [row.split()[0] for row in answer.output.strip().split("\n")] == [
+                row.split()[0] for row in shown.strip().split("\n")
+            ]
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    text = " ".join(prose(PAGE).split())
+    assert f"{BYTES_A_TOKEN} bytes are taken for a token" in text
+    assert f"{SHARE['cpu']} of that speed on a CPU and {SHARE['cuda']} on a GPU" in text
+    assert f"what can be done in {CPU_HOURS:g} hours" in text
+    assert f"over the last {RECENT:g} seconds" in text
+    assert PAUSE_ELSEWHERE == 10
+    assert "every ten seconds" in text
+    sizes = (planning.TINY, planning.SMALL, planning.MEDIUM, planning.BASE)
+    epochs = sorted(size.epochs for size in sizes)
+    assert f"some {epochs[0]} to {epochs[-1]} epochs" in text
+
+
+def test_what_is_chosen_exists() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("### Without a recipe")[2].partition("## ")[0]
+    named = set(re.findall(r"`(\w+)`", " ".join(cell for row in table_rows(text) for cell in row)))
+    assert named == {"tiny", "small", "medium", "base"} <= set(presets())
+
+
+def test_the_settings_of_the_log_exist() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("### For programs")[2].partition("## ")[0]
+    named = re.findall(r"`log\.(\w+)=", text)
+    assert named == list(LogSettings.__dataclass_fields__)
+    assert f"`{EVENTS}/`" in text

@@ -1,0 +1,67 @@
+"""The pages about translating and generating: their commands and their Python run, and their tables are complete."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from regard.api import Generation, Translation
+from regard.translation.translator import FLAGS, to_json
+from tests.tiny import language_model
+
+from .pages import DOCS, blocks, run, table_rows
+
+TRANSLATE, GENERATE = DOCS / "translate.md", DOCS / "generate.md"
+
+
+def follow(page: Path) -> None:
+    """Run every command and all Python of a page, in order."""
+    names: dict[str, object] = {}
+    for block in blocks(page, "sh", "python"):
+        if block.language == "python":
+            with redirect_stdout(StringIO()) as printed:
+                exec(compile(block.text, str(page), "exec"), names)
+            assert printed.getvalue() or "print" not in block.text
+            continue
+        for line in block.text.strip().split("\n"):
+            answer = run(line)
+            assert answer.code == 0, f"{line}\n{answer.errors}"
+
+
+def keys(page: Path) -> list[str]:
+    """The keys of the table that describes the JSON."""
+    text = page.read_text(encoding="utf-8").partition("## JSON")[2].partition("\n## ")[0]
+    return [row[0].strip("`") for row in table_rows(text) if len(row) == 3]
+
+
+def test_the_page_about_translating(words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(words_model, "demo/model")
+    follow(TRANSLATE)
+    assert Path("lines.de").read_text(encoding="utf-8").count("\n") == 4
+
+
+def test_the_page_about_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    language_model(Path("my-gpt"))
+    follow(GENERATE)
+
+
+def test_the_json_is_described() -> None:
+    translation = to_json([Translation("", 0.0, 0.0, cut=False)])
+    assert keys(TRANSLATE) == list(translation)
+    assert keys(GENERATE) == list(Generation("", (), (), (), "end").to_json())
+    shown = next(block.text for block in blocks(TRANSLATE, "text") if block.text.startswith("{"))
+    assert list(json.loads(shown)) == list(translation)
+
+
+def test_every_flag_is_described() -> None:
+    rows = table_rows(TRANSLATE.read_text(encoding="utf-8"))
+    described = [row[0].strip("`") for row in rows if len(row) == 2 and not row[0].startswith("`--")]
+    assert described == list(FLAGS)
+    assert all(f"  {flag} " in (Translation.__doc__ or "") for flag in FLAGS)

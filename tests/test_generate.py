@@ -1,0 +1,191 @@
+"""`regard generate`, and the same from Python."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard import load
+from regard.api import Model
+from regard.decoding.sampling import SamplingSettings
+from regard.errors import UsageError
+from tests.tiny import ENGLISH, failed, language_model, regard
+
+KEYS = {"text", "tokens", "logprobs", "top", "finish_reason"}
+SHORT = SamplingSettings(max_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def model(babbling_model: Path) -> Model:
+    return load(babbling_model)
+
+
+# From Python
+
+
+def test_the_same_seed_gives_the_same_text_in_any_company(model: Model) -> None:
+    prompts = ["one", "", "three four five", "ü"]
+    together = model.generate(prompts, SHORT, seed=7)
+    assert together == [model.generate([prompt], SHORT, seed=7)[0] for prompt in prompts]
+    assert together[::-1] == model.generate(prompts[::-1], SHORT, seed=7)
+    assert together != model.generate(prompts, SHORT, seed=8)
+
+
+def test_more_texts_go_on_with_the_seeds_that_follow(model: Model) -> None:
+    found = model.generations(["one", "two"], SHORT, seed=3, count=3)
+    assert [len(texts) for texts in found] == [3, 3]
+    for number in range(3):
+        assert [texts[number].text for texts in found] == model.generate(["one", "two"], SHORT, seed=3 + number)
+    with pytest.raises(UsageError, match="`count` must be at least 1, but is 0"):
+        model.generations(["one"], count=0)
+
+
+def test_every_token_is_told_of(model: Model) -> None:
+    ((found,),) = model.generations(["one"], SamplingSettings(max_tokens=6, alternatives=10), seed=2)
+    assert len(found.tokens) == len(found.log_probabilities) == len(found.top)
+    for token, chance, top in zip(found.tokens, found.log_probabilities, found.top, strict=True):
+        assert len(top) == 10
+        assert [value for _, value in top] == sorted((value for _, value in top), reverse=True)
+        assert math.exp(chance) <= top[0][1] + 1e-6
+        if token in dict(top) and list(dict(top)).count(token) == 1:
+            assert chance <= 0
+    assert found.finish_reason == "length"
+
+
+def test_a_stream_gives_the_same_text_in_pieces(model: Model) -> None:
+    settings = SamplingSettings(max_tokens=40)
+    pieces = list(model.stream("one", settings, seed=5))
+    assert "".join(pieces) == model.generate(["one"], settings, seed=5)[0]
+    assert len(pieces) > 10
+    before = threading.active_count()
+    listening = model.stream("one", settings, seed=5)
+    assert next(listening) == pieces[0]
+    listening.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_what_goes_wrong_in_a_stream_is_raised(babbling_model: Path) -> None:
+    broken = load(babbling_model)
+    with torch.no_grad():
+        next(broken.network.parameters()).fill_(math.nan)
+    with pytest.raises(Exception, match="scores that are numbers"):
+        list(broken.stream("one", SHORT))
+
+
+def test_texts_are_scored_token_by_token(model: Model) -> None:
+    texts = ["one", "", "twelve eleven", "two"]
+    found = model.score(texts)
+    assert [len(each.log_probabilities) for each in found] == [len(model.tokenizer.encode(text)) + 1 for text in texts]
+    for text, each in zip(texts, found, strict=True):
+        (alone,) = model.score([text])
+        assert alone.log_probability == pytest.approx(each.log_probability, abs=1e-4)
+    with pytest.raises(UsageError, match="needs no sources, for a language model, but there are 1 texts and 1 of them"):
+        model.score(["one"], ["eins"])
+
+
+def test_each_kind_of_model_says_what_it_is_for(model: Model, words_model: Path) -> None:
+    with pytest.raises(UsageError, match=r"`babble` is a language model of kind `gpt`\. Use `generate`"):
+        model.translate(["one"])
+    with pytest.raises(UsageError, match="`babble` is a language model"):
+        model.look("one")
+    translator = load(words_model)
+    with pytest.raises(UsageError, match="generate: needs a language model, but `words` translates"):
+        translator.generate(["one"])
+    with pytest.raises(UsageError, match="generate: needs a language model"):
+        translator.stream("one")
+    with pytest.raises(UsageError, match="score: needs one source a text, but there are 1 texts and none of them"):
+        translator.score(["eins"])
+    (likely, unlikely) = translator.score(["eins", "zwei"], ["one", "one"])
+    assert likely.log_probability > unlikely.log_probability
+
+
+def test_one_string_is_not_taken_for_a_list_of_letters(model: Model) -> None:
+    with pytest.raises(UsageError, match="generate: needs a list of texts, but has one, 'one'"):
+        model.generate("one")
+
+
+# The command
+
+
+def test_a_prompt_is_gone_on_with(babbling_model: Path, model: Model) -> None:
+    options = ("--max-tokens", 12, "--seed", 4)
+    settings = SamplingSettings(max_tokens=12)
+    ran = regard("generate", babbling_model, "one", *options)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == model.generate(["one"], settings, seed=4)[0] + "\n"
+    assert regard("generate", babbling_model, "one", *options, "--stream").out == ran.out
+    assert regard("generate", babbling_model, "-", *options, stdin=b"one\n").out == ran.out
+    assert regard("generate", babbling_model, *options, stdin=b"one\n").out == ran.out
+    assert regard("generate", babbling_model, "", *options).out == model.generate([""], settings, seed=4)[0] + "\n"
+    assert regard("generate", babbling_model, *options, stdin=b"").out == ""
+
+
+def test_several_texts_have_a_line_between_them(babbling_model: Path, model: Model) -> None:
+    settings = SamplingSettings(max_tokens=5, top_k=3)
+    expected = [found.text for texts in model.generations(["one", "two"], settings, 1, 2) for found in texts]
+    for more in ([], ["--stream"]):
+        ran = regard(
+            "generate", babbling_model, "--top-k", 3, "--max-tokens", 5, "--count", 2, *more, stdin=b"one\ntwo\n"
+        )
+        assert ran.out == "\n---\n".join(expected) + "\n"
+
+
+def test_json_is_one_object_a_line(babbling_model: Path) -> None:
+    ran = regard("generate", babbling_model, "--json", "--max-tokens", 3, "--count", 2, stdin=b"one\n\n")
+    found = [json.loads(line) for line in ran.out.split("\n")[:-1]]
+    assert len(found) == 4
+    for each in found:
+        assert set(each) == KEYS
+        assert isinstance(each["text"], str)
+        assert len(each["tokens"]) == len(each["logprobs"]) == len(each["top"]) <= 3
+        assert all(isinstance(token, str) and 0 <= p <= 1 for top in each["top"] for token, p in top)
+        assert all(len(top) == 10 for top in each["top"])
+        assert each["finish_reason"] in ("end", "length")
+
+
+def test_a_prompt_longer_than_the_model_can_read_is_told_of(babbling_model: Path) -> None:
+    ran = regard("generate", babbling_model, " ".join(ENGLISH), "--max-tokens", 4)
+    assert ran.code == 0
+    assert "but the model reads 32 at most" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--temperature", "-1"], "`temperature` must be at least 0"),
+        (["--top-p", "0"], "`top_p` must be above 0"),
+        (["--top-k", "-1"], "`top_k` must be at least 0"),
+        (["--min-p", "2"], "`min_p` must be from 0"),
+        (["--max-tokens", "0"], "`max_tokens` must be at least 1"),
+        (["--repetition-penalty", "0"], "`repetition_penalty` must be above 0"),
+        (["--count", "0"], "`count` must be at least 1"),
+        (["--seed", "-1"], "a seed must be from 0"),
+        (["--stream", "--json"], "Choose one"),
+    ],
+)
+def test_draws_that_cannot_be_are_refused_in_a_sentence(babbling_model: Path, options: list[str], words: str) -> None:
+    failed(regard("generate", babbling_model, "one", *options), 2, words)
+
+
+def test_the_wrong_kind_of_model_is_refused(babbling_model: Path, words_model: Path) -> None:
+    failed(regard("generate", words_model, "one"), 2, "needs a language model, but `words` translates", "`translate`")
+    failed(regard("translate", babbling_model, stdin=b"one\n"), 2, "`babble` is a language model", "`generate`")
+
+
+@pytest.mark.parametrize("kind", ["recurrent-lm", "wavenet"])
+def test_other_language_models_write_too(kind: str, tmp_path: Path) -> None:
+    sizes = {"recurrent-lm": "d_model=12", "wavenet": "channels=6, skip_channels=8, dilations=[1, 2]"}[kind]
+    place = language_model(tmp_path / "model", [f"model={{kind='{kind}', {sizes}}}"])
+    assert regard("generate", place, "one", "--max-tokens", 5).code == 0
+    assert regard("verify", place, "--texts", 4).code == 0
+
+
+def test_verify_asks_a_language_model(babbling_model: Path) -> None:
+    answer = json.loads(regard("verify", babbling_model, "--texts", 5, "--json").out)
+    assert [check["name"] for check in answer["checks"]] == ["neighbours", "order", "batch size", "cache", "prefix"]
+    assert answer["passed"] is True
