@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,13 @@ from regard import experiment, folder
 from regard.api import load
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import MANIFEST
+from regard.models.gpt import GPTSettings
+from regard.recipe import Recipe, build_recipe
+from regard.settings.tree import text_of
 from regard.training import checkpoint
-from regard.training.trainer import StepReport, Trainer
+from regard.training.adapters import EVENTS
+from regard.training.trainer import Trainer
+from regard.viewing.training_curves import CURVES
 from tests.tiny import generated_recipe
 
 RECIPE = generated_recipe()
@@ -48,10 +54,10 @@ def signal_at(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
     """Let a signal arrive while this step is being made."""
     real = Trainer.advance
 
-    def advance(self: Trainer) -> StepReport:
+    def advance(self: Trainer) -> None:
         if self.step + 1 == step:
             signal.raise_signal(number)
-        return real(self)
+        real(self)
 
     monkeypatch.setattr(Trainer, "advance", advance)
 
@@ -78,7 +84,8 @@ def steps(place: Path) -> list[int]:
 
 def test_a_run_leaves_a_whole_folder(unbroken: Path) -> None:
     names = {folder.RECIPE, folder.TOKENIZER, folder.WEIGHTS, folder.CARD, folder.METRICS, folder.DATA, MANIFEST}
-    assert {file.name for file in unbroken.iterdir()} == names | {folder.CHECKPOINTS}
+    names |= {folder.CHECKPOINTS, CURVES, EVENTS}
+    assert {file.name for file in unbroken.iterdir()} == names
     assert steps(unbroken) == [10, 20, 30]
     assert folder.read_recipe(unbroken) == RECIPE
     assert len(load(unbroken).translate(["one", "two"])) == 2
@@ -88,13 +95,15 @@ def test_metrics_tell_the_whole_story(unbroken: Path) -> None:
     events = metrics(unbroken)
     made = [event for event in events if event["event"] == "step"]
     assert [event["step"] for event in made] == list(range(1, 31))
-    keys = {"event", "step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
-    assert all(set(event) == keys for event in made)
+    keys = {"event", "step", "steps", "loss", "learning_rate", "gradient_norm", "tokens", "took", "seconds"}
+    assert all(set(event) == keys | {"skipped", "padding"} for event in made)
+    assert events[0]["event"] == "start"
     validations = [event for event in events if event["event"] == "validation"]
     assert [event["step"] for event in validations] == [15, 30]
-    assert set(validations[0]) == {"event", "step", "nll", "perplexity", "seconds"}
-    assert events[-1]["event"] == "average"
-    assert (events[-1]["step"], events[-1]["checkpoints"]) == (30, 2)
+    assert set(validations[0]) == {"event", "step", "nll", "perplexity", "perplexity_per_byte", "seconds"}
+    average, end = events[-2:]
+    assert (average["event"], average["step"], average["of"]) == ("average", 30, "average of the last 2 checkpoints")
+    assert (end["event"], end["reason"], end["sentence"]) == ("end", "done", "All 30 steps done.")
     assert made[-1]["loss"] < made[0]["loss"]
 
 
@@ -178,7 +187,8 @@ def test_a_damaged_newest_checkpoint_is_reported_set_aside_and_not_averaged(
 
 def test_when_all_checkpoints_are_damaged_nothing_is_touched(out: Path) -> None:
     stopped_at(4, out)
-    damage(out / folder.CHECKPOINTS / "00000004")
+    for place in checkpoint.found(out / folder.CHECKPOINTS):
+        damage(place)
     before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
     with pytest.raises(DataError, match="no checkpoint here is whole"):
         experiment.train(RECIPE, out, resume=True)
@@ -230,7 +240,7 @@ def test_nothing_to_resume_is_said(out: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("data.valid=0", "data.valid: a run needs at least 1 pair to validate on, but has 0"),
+        ("data.valid=0", "data.valid: a run needs at least 1 example to validate on, but has 0"),
         ("seed=-1", "`seed` must be from 0 to 2^63 - 1, but is -1"),
         (f"seed={2**64}", "`seed` must be from 0 to 2^63 - 1"),
     ],
@@ -249,3 +259,143 @@ def test_devices_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -
         experiment.choose_device("cuda")
     with pytest.raises(UsageError, match="device: must be `auto`, `cpu` or `cuda`, but is `gpu`"):
         experiment.choose_device("gpu")
+
+
+def test_a_run_that_stops_to_improve_stops_and_says_so(out: Path) -> None:
+    # A rate of next to nothing: the first validation stays the best.
+    hopeless = ["training.steps=400", "training.validate_every=5", "training.patience=2"]
+    recipe = generated_recipe([*hopeless, 'training.optimiser={schedule="constant", rate=1e-30, warmup=0}'])
+    outcome = experiment.train(recipe, out)
+    assert (outcome.step, outcome.signal) == (15, None)
+    assert "2 validations in a row had no better loss than the" in outcome.ending.sentence
+    assert load(out).translate(["one"]) != []
+
+
+def test_the_best_checkpoints_stay_and_can_be_averaged(out: Path) -> None:
+    settings = ["training.keep=1", "training.keep_best=2", "training.average=2", 'training.average_of="best"']
+    experiment.train(generated_recipe([*settings, "training.validate_every=6", "training.save_every=30"]), out)
+    validations = sorted((event["nll"], event["step"]) for event in metrics(out) if event["event"] == "validation")
+    best = {step for _, step in validations[:2]}
+    assert set(steps(out)) == best | {30}
+    mean = checkpoint.averaged([out / folder.CHECKPOINTS / f"{step:08d}" for step in best])
+    weights = load_file(out / folder.WEIGHTS)
+    assert all(torch.equal(mean[name], value) for name, value in weights.items())
+
+
+def test_bleu_can_choose_the_best(out: Path) -> None:
+    settings = ["training.bleu_lines=4", 'training.best_by="bleu"', "training.steps=4", "training.validate_every=2"]
+    experiment.train(generated_recipe(settings), out)
+    assert [event["bleu"] >= 0 for event in metrics(out) if event["event"] == "validation"] == [True, True]
+
+
+def test_a_moving_average_becomes_the_model(out: Path) -> None:
+    experiment.train(generated_recipe(["training.ema=0.5", "training.steps=3"]), out)
+    snapshot, _ = checkpoint.newest(out / folder.CHECKPOINTS)
+    weights = load_file(out / folder.WEIGHTS)
+    assert all(torch.equal(weights[name], value) for name, value in snapshot.moving.items())
+    assert not torch.equal(weights["embedding.table.weight"], snapshot.weights["embedding.table.weight"])
+
+
+def test_a_run_ends_in_time_with_a_model(out: Path) -> None:
+    outcome = experiment.train(generated_recipe(["training.steps=1000000", "training.minutes=0.01"]), out)
+    assert outcome.ending.reason == "time"
+    assert outcome.step < 1_000_000
+    assert load(out).translate(["one"]) != []
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, cursors: Container[int]) -> None:
+    """Let the gradients of these batches be no numbers."""
+    real = Trainer._gradients
+
+    def gradients(self: Trainer, portion: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        loss, norm = real(self, portion)
+        return loss, norm * math.nan if self.cursor in cursors else norm
+
+    monkeypatch.setattr(Trainer, "_gradients", gradients)
+
+
+def test_a_bad_batch_is_passed_over(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, {3, 12, 13})
+    assert experiment.train(RECIPE, out).ending.reason == "done"
+    made = [event for event in metrics(out) if event["event"] == "step"]
+    assert [event["step"] for event in made if event["skipped"]] == [4, 13, 14]
+
+
+def test_three_bad_batches_in_a_row_bring_back_the_last_checkpoint(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(monkeypatch, {12, 13, 14})
+    assert experiment.train(RECIPE, out).ending.reason == "done"
+    assert (
+        "up to step 15 had gradients that are no numbers. Back to the checkpoint of step 10" in capsys.readouterr().err
+    )
+    snapshot, _ = checkpoint.newest(out / folder.CHECKPOINTS)
+    assert (snapshot.step, snapshot.cursor) == (30, 35)
+
+
+def test_a_run_that_diverges_again_and_again_gives_up(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, range(4, 10_000))
+    with pytest.raises(DataError, match=r"Gave up at step 3: gradients were infinite or NaN again after .* 3 times"):
+        experiment.train(RECIPE, out)
+    assert steps(out) == [0]
+
+
+def text_recipe(place: Path, model: str, layout: str) -> Recipe:
+    text = place / "text.txt"
+    text.write_text("the cat sat on the mat.\nthe dog sat on the log.\n" * 60)
+    settings = [
+        f'data={{kind="text", text={text_of(str(text))}}}', f"model={model}", "tokenizer.vocabulary=60",
+        f'batch={{layout="{layout}", tokens=128, row=32}}', "training.optimiser.warmup=10",
+        "training={steps=30, validate_every=15, save_every=10, keep=3, average=2}",
+    ]  # fmt: skip
+    return build_recipe({}, settings, "text")
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        ('{kind="gpt", layers=1, d_model=16, d_ff=32, heads=2, max_positions=64}', "blocks"),
+        ('{kind="gpt", layers=1, d_model=16, d_ff=32, heads=2, max_positions=64}', "packed"),
+        ('{kind="recurrent-lm", d_model=16}', "buckets"),
+    ],
+)
+def test_a_language_model_learns_from_plain_text(tmp_path: Path, out: Path, model: str, layout: str) -> None:
+    experiment.train(text_recipe(tmp_path, model, layout), out)
+    found = [event for event in metrics(out) if event["event"] == "validation"]
+    assert found[-1]["nll"] < found[0]["nll"]
+    assert 1 < found[-1]["perplexity_per_byte"] < found[-1]["perplexity"]
+
+
+def test_a_model_that_does_not_fit_its_corpus_is_refused(tmp_path: Path, out: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"which has text alone, but is `transformer`, which reads a source\. Choose a"
+    ):
+        experiment.train(replace(text_recipe(tmp_path, "{}", "packed"), model=RECIPE.model), out)
+    with pytest.raises(UsageError, match=r"which has sentence pairs, but is `gpt`, which reads no source\. Choose one"):
+        experiment.train(replace(RECIPE, model=GPTSettings(layers=1, d_model=16, d_ff=32, heads=2)), out)
+    assert not out.exists()
+
+
+def test_going_on_is_proved_on_a_short_stretch(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()}
+    found = experiment.verify_resume(unbroken)
+    assert (found.step, found.steps, found.different) == (30, 4, [])
+    assert "steps 31 to 34, with a stop in the middle and without: the same to the bit" in str(found)
+    assert {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()} == before
+    # A run that forgets Adam's moments must not pass.
+    monkeypatch.setattr(checkpoint, "restore_optimiser", lambda *_: None)
+    assert experiment.verify_resume(unbroken).different != []
+
+
+def test_texts_longer_than_the_positions_are_refused_before_training(tmp_path: Path, out: Path) -> None:
+    learned = 'model={positions="learned", max_positions=5}'
+    with pytest.raises(
+        UsageError, match=r"model\.max_positions: must be at least \d+, the tokens of the longest"
+    ):
+        experiment.train(generated_recipe([learned]), out)
+    gpt = '{kind="gpt", layers=1, d_model=16, d_ff=32, heads=2, max_positions=16}'
+    with pytest.raises(
+        UsageError, match=r"must be at least 32, the tokens of `batch.row`, but is 16\. Lower"
+    ):
+        experiment.train(text_recipe(tmp_path, gpt, "blocks"), out)
+    assert not out.exists()

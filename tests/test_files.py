@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,18 @@ import pytest
 
 from regard import files
 from regard.errors import DataError, MissingError, RegardError, UsageError
-from regard.files import MANIFEST, check_folder, read_manifest, seal, write_file, write_folder
+from regard.files import (
+    MANIFEST,
+    begin_folder,
+    check_folder,
+    read_manifest,
+    remove_folder,
+    seal,
+    tidy,
+    write_file,
+    write_folder,
+    write_part,
+)
 
 CONTENT = {"a.txt": b"first\n", "b.bin": bytes(range(256))}
 
@@ -213,6 +226,7 @@ def manifest_of(content: bytes) -> Callable[[Path], None]:
             [MANIFEST, "cannot be read as one"],
         ),
         (manifest_of(b'{"format_version": 2, "files": "elsewhere"}'), DataError, ["must be 1", "but is 2", "version"]),
+        (manifest_of(b'{"format_version": 1, "files": {}}'), DataError, [MANIFEST, "not in the form in which Regard"]),
     ],
 )
 def test_every_damage_is_named(
@@ -223,6 +237,94 @@ def test_every_damage_is_named(
         check_folder(whole)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_no_byte_of_a_folder_can_change_unnoticed(tmp_path: Path) -> None:
+    write_folder(tmp_path / "whole", lambda folder: (folder / "a.txt").write_bytes(b"first"))
+    for file in (tmp_path / "whole").iterdir():
+        content = file.read_bytes()
+        for place in range(len(content)):
+            for mask in (0x01, 0x20, 0x2A, 0xFF):  # 0x2A makes a space of an end of line
+                file.write_bytes(content[:place] + bytes([content[place] ^ mask]) + content[place + 1 :])
+                with pytest.raises(RegardError):
+                    check_folder(tmp_path / "whole")
+        file.write_bytes(content)
+    check_folder(tmp_path / "whole")
+
+
+def test_several_processes_write_one_folder(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "whole"
+
+    def named(name: str) -> Callable[[Path], list[str]]:
+        def fill(folder: Path) -> list[str]:
+            (folder / name).write_bytes(CONTENT[name])
+            return [name]
+
+        return fill
+
+    begin_folder(place)
+    first = threading.Thread(target=write_part, args=(place, named("a.txt"), 0, 2))
+    first.start()
+    first.join(0.1)
+    assert first.is_alive()
+    assert not place.exists()
+    write_part(place, named("b.bin"), 1, 2)
+    first.join()
+    assert visible(place) == ["a.txt", "b.bin", MANIFEST]
+    assert set(read_manifest(place)) == set(CONTENT)
+    check_folder(place)
+    assert visible(place.parent) == ["whole"]
+
+
+def test_a_part_that_never_comes_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    begin_folder(tmp_path / "whole")
+    with pytest.raises(MissingError, match="process 1 must have written its part within 0 s, but has not"):
+        write_part(tmp_path / "whole", lambda folder: [], 0, 2, patience=0.05)
+    assert visible(tmp_path) == []
+
+
+def test_a_removed_folder_is_gone_at_once(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(folder: Path, ignore_errors: bool = False) -> None:
+        if folder.exists():
+            (folder / "a.txt").unlink()
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(Crash):
+            remove_folder(whole)
+    assert visible(whole.parent) == [".whole.removing"]
+    tidy(whole.parent)
+    assert visible(whole.parent) == []
+
+
+def test_tidying_up_removes_what_killed_writers_left_and_nothing_else(whole: Path) -> None:
+    home = whole.parent
+    for name in (".a.writing", ".b.removing", ".whole.old"):
+        fill_in = home / name
+        fill_in.mkdir()
+        fill(fill_in)
+    (home / ".card.md.writing").write_text("half a ca")
+    (home / ".notes.old").write_text("a user's")
+    (home / ".hidden").mkdir()
+    (home / "b.writing").mkdir()
+    tidy(home)
+    assert visible(home) == [".hidden", ".notes.old", "b.writing", "whole"]
+    check_folder(whole)
+
+
+def test_tidying_up_puts_back_what_was_moved_aside_for_something_that_never_came(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        crash_at(patch, 2)
+        with pytest.raises(Crash):
+            write_folder(whole, fill_anew)
+    assert not whole.exists()
+    tidy(whole.parent)
+    assert visible(whole.parent) == ["whole"]
+    assert set(read_manifest(whole)) == set(CONTENT)
+    check_folder(whole)
 
 
 def test_a_file_the_manifest_does_not_name_is_nobodys_business(whole: Path) -> None:

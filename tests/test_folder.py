@@ -15,9 +15,10 @@ from regard import folder
 from regard.errors import DataError, MissingError, RegardError
 from regard.files import MANIFEST, read_manifest, seal
 from regard.folder import CARD, DATA, METRICS, RECIPE, TOKENIZER, WEIGHTS, load_folder, read_recipe
+from regard.viewing.training_curves import CURVES
 
 CPU = torch.device("cpu")
-FILES = (RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA)
+FILES = (RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA, CURVES)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def model(words_model: Path, tmp_path: Path) -> Path:
 
 
 def test_a_folder_has_its_files_and_nothing_hidden(words_model: Path) -> None:
-    assert {file.name for file in words_model.iterdir()} == {*FILES, MANIFEST, "checkpoints"}
+    assert {file.name for file in words_model.iterdir()} == {*FILES, MANIFEST, "checkpoints", "tensorboard"}
     assert set(read_manifest(words_model)) == set(FILES)
 
 
@@ -119,7 +120,7 @@ def no_weights(model: Path) -> None:
 
 
 def empty_manifest(model: Path) -> None:
-    (model / MANIFEST).write_text(json.dumps({"format_version": 1, "files": {}}))
+    (model / MANIFEST).write_text(json.dumps({"format_version": 1, "files": {}}, indent=2) + "\n")
 
 
 def newer_version(model: Path) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from regard.status import CLEAR, PAUSE_ELSEWHERE, PAUSE_ON_TERMINAL, StatusLine, clock
+from regard.status import CLEAR, PAUSE_ELSEWHERE, PAUSE_ON_TERMINAL, WIDTH_ELSEWHERE, StatusLine, clock, cut
 
 
 class Terminal(io.StringIO):
@@ -72,3 +76,46 @@ def test_the_default_is_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_a_status_never_wraps_and_follows_the_window(monkeypatch: pytest.MonkeyPatch, time: list[float]) -> None:
+    class Window(Terminal):
+        def fileno(self) -> int:
+            return 2
+
+    columns = [12]
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((columns[0], 24)))
+    stream = Window()
+    line = StatusLine(stream)
+    line.show(lambda: "0123456789abcdef", now=True)
+    columns[0] = 40
+    line.show(lambda: "0123456789abcdef", now=True)
+    assert stream.getvalue() == f"{CLEAR}0123456789…{CLEAR}0123456789abcdef"
+    assert line.width == 40
+
+
+def test_what_is_no_terminal_is_not_cut(time: list[float]) -> None:
+    stream = io.StringIO()
+    line = StatusLine(stream)
+    line.show(lambda: "x" * 500, now=True)
+    assert stream.getvalue() == "x" * 500 + "\n"
+    assert line.width == StatusLine(Terminal()).width == WIDTH_ELSEWHERE
+
+
+@given(st.text(max_size=30), st.integers(0, 20))
+def test_a_cut_text_fits_and_begins_like_the_whole(text: str, columns: int) -> None:
+    def width(part: str) -> int:
+        wide = [2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in part]
+        return sum(wide) - sum(wide[place] for place, char in enumerate(part) if unicodedata.combining(char))
+
+    found = cut(text, columns)
+    assert width(found) <= columns
+    if width(text) <= columns:
+        assert found == text
+    else:
+        assert text.startswith(found.removesuffix("…"))
+
+
+def test_wide_characters_count_twice() -> None:
+    assert cut("日本語日本語", 7) == "日本語…"
+    assert cut("日本語日本語", 6) == "日本…"

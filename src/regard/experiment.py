@@ -2,202 +2,430 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from regard import folder
+from regard import card, folder, settings
 from regard.batch import Tokens
-from regard.data.batching import Batches, Example
-from regard.data.corpus import Corpus, Text, open_corpus, target_tags
-from regard.data.generated import Pair
-from regard.data.prepare import cache_folder, prepare
-from regard.data.store import TokenStore
+from regard.data.batching import Batches
+from regard.data.dataset import Dataset, read_dataset
+from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings, beam_search
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
+from regard.evaluation.metrics import Lines, Score, bleu
+from regard.files import tidy, write_file
 from regard.models.build import build
+from regard.models.interface import SequenceModel
 from regard.recipe import Recipe
-from regard.text.dropout import MergeDropout
+from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
-from regard.training.log import TrainingLog
+from regard.training.adapters import open_sinks
+from regard.training.log import Sample, TrainingLog
+from regard.training.report import Ending
+from regard.training.saving import Saver
+from regard.training.team import Team, join, own_device
 from regard.training.trainer import Trainer, Validation
+from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 SAMPLES = 3
-# The size of a corpus' files from which on its tokens are filed, and from which on its pairs are not kept in memory.
-FILED = 2**26
-STREAMED = 2**28
 GREEDY = SearchSettings(beam=1)
+CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
+PROMPT = 8
 FIXED = ("seed", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
+FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "optimiser")
+BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
+ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: at which step, by which signal (None: it was done), and the last validation."""
+    """How a run ended, by which signal (None: it was done), and the last validation."""
 
-    step: int
+    ending: Ending
     signal: str | None
     validation: Validation | None
 
+    @property
+    def step(self) -> int:
+        """The last step it made."""
+        return self.ending.step
+
 
 def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
-    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint."""
-    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume.")
-    if resume:
-        _check_same_run(recipe, out)
-    torch.manual_seed(recipe.seed)
-    new = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
-    try:
-        run = _Run(recipe, out, resume)
-    except BaseException:
-        if new and not any(out.iterdir()):
-            out.rmdir()
-        raise
-    try:
-        return run.to_the_end()
-    finally:
-        run.log.close()
+    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint.
+
+    Where the environment names several processes, as `torchrun` does, each of them calls this.
+    """
+    with join(own_device(choose_device(recipe.device))) as team:
+        resume = resume or (team.restarted and bool(checkpoint.found(out / folder.CHECKPOINTS)))
+        # Another attempt at a run that had no checkpoint yet begins it anew.
+        fresh = not resume and not team.restarted
+        if team.leads and fresh and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(
+                f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume."
+            )
+        if resume:
+            _check_same_run(recipe, out)
+        new = not out.exists()
+        if team.leads:
+            out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
+            tidy(out)
+        try:
+            run = _Run(recipe, out, resume, team)
+        except BaseException:
+            if team.leads and new and not any(out.iterdir()):
+                out.rmdir()
+            raise
+        try:
+            with run.saver:
+                return run.to_the_end()
+        finally:
+            run.trainer.close()
+            run.log.close()
 
 
 class _Run:
     """The parts of one run, and what happens between steps."""
 
-    def __init__(self, recipe: Recipe, out: Path, resume: bool) -> None:
-        self.recipe, self.out = recipe, out
+    def __init__(self, recipe: Recipe, out: Path, resume: bool, team: Team) -> None:
+        self.recipe, self.out, self.team = recipe, out, team
         self.checkpoints = out / folder.CHECKPOINTS
-        self.device = choose_device(recipe.device)
-        if isinstance(recipe.data, Text):
-            raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
-        if target_tags(recipe.data):
-            raise UsageError("data.tag_target: must be false while nothing adds the tags, but is true. Leave it out.")
-        pairs = _TrainingPairs(open_corpus(recipe.data))
-        if resume:
-            self.tokenizer = Tokenizer.load(out / folder.TOKENIZER)
-        else:
-            self.tokenizer = Tokenizer.learn_pair(pairs, recipe.tokenizer)
-        examples = self._examples(pairs)
-        valid_pairs = pairs.corpus.valid()
-        if not valid_pairs:
-            raise UsageError("data.valid: a run needs at least 1 pair to validate on, but has 0. Ask for more.")
-        self.samples = valid_pairs[:SAMPLES]
-        train, valid = (
-            Batches(some, self.tokenizer.specials, recipe.batch, recipe.seed)
-            for some in (examples, encode(valid_pairs, self.tokenizer))
-        )
-        self.valid = [valid[place] for place in range(valid.per_epoch)]
-        self.model = build(recipe.model, self.tokenizer.size, self.tokenizer.source.size).to(self.device)
-        if not self.model.reads_source:
-            raise UsageError(
-                f"model.kind: must be a model that reads a source, because the corpus has sentence pairs, but is "
-                f"`{recipe.model.kind}`, a language model. Choose a kind such as `transformer`."
-            )
-        if recipe.batch.layout == "packed" and not self.model.packs_sentences:
-            raise UsageError(
-                f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
-                "but is `packed`. Choose `buckets`."
-            )
-        self.trainer = Trainer(self.model, train, recipe.training)
+        self.data = team.first(lambda: self._read(resume))
+        self.trainer = _trainer(recipe, self.data, team)
+        self.saver = Saver(self.checkpoints, team)
+        self.validations: list[tuple[int, float]] = []
+        self.scores: list[Score] = []
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
         # A run that goes on keeps the report it began with: its corpus may not have to be read again.
-        report = None if resume else pairs.corpus.report().with_coverage(self.tokenizer)
-        folder.write_beginning(out, recipe, self.tokenizer, None if report is None else report.to_json())
-        self.log = TrainingLog(out / folder.METRICS, recipe.training.steps, first=self.trainer.step)
+        if team.leads:
+            report = None if self.data.report is None else self.data.report.to_json()
+            folder.write_beginning(out, recipe, self.data.tokenizer, report)
+        self.log = self._open_log()
         for warning in warnings:
             self.log.say(f"warning: {warning}")
-        if report is not None:
-            self.log.say(report.to_text())
+        if self.data.report is not None:
+            self.log.say(self.data.report.to_text())
+        parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
         self.log.say(
-            f"{train.examples:,} training pairs, {valid.examples:,} for validation; {self.tokenizer.size:,} "
-            f"subwords; {sum(weight.numel() for weight in self.model.parameters()):,} parameters on {self.device}"
+            f"{len(self.data.train):,} examples to train on, {len(self.data.valid):,} for validation; "
+            f"{self.data.tokenizer.size:,} tokens; {parameters:,} parameters on {self.trainer.device}"
         )
-        self.log.say(train.summary())
+        self.log.say(self.trainer.batches.summary())
+
+    def _read(self, resume: bool) -> Dataset:
+        """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""
+        known = resume or not self.team.leads
+        tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else None
+        data = read_dataset(self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer)
+        if not known and self.team.size > 1:
+            write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
+        return data
+
+    def _open_log(self) -> TrainingLog:
+        first, steps = self.trainer.step, self.recipe.training.steps
+        if not self.team.leads:
+            return TrainingLog(Path(os.devnull), steps, first, StatusLine(Path(os.devnull).open("w")))
+        sinks = open_sinks(self.recipe.log, self.out, first, self.recipe.name, settings.to_toml(self.recipe))
+        log = TrainingLog(self.out / folder.METRICS, steps, first, sinks=sinks)
+        log.event(card.START, card.start_facts(first, self.trainer.device, self.team.size))
+        return log
 
     def to_the_end(self) -> Outcome:
         """Step until done or told to stop; either way nothing learned is lost."""
-        settings, validation = self.recipe.training, None
+        course, validation = self.recipe.training, None
+        began, rolled_back = time.monotonic(), 0
+        report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
+        if not checkpoint.found(self.checkpoints):
+            self._save()  # something to go back to
         with _signals() as received:
-            while self.trainer.step < settings.steps:
-                self.log.step(self.trainer.advance())
-                last = self.trainer.step == settings.steps
-                if last or self.trainer.step % settings.validate_every == 0:
+            while self.trainer.step < course.steps:
+                self.trainer.advance()
+                step, last = self.trainer.step, self.trainer.step == course.steps
+                validates, saves = last or step % course.validate_every == 0, last or step % course.save_every == 0
+                if not (validates or saves or step % report_every == 0):
+                    continue
+                self.log.step(self.trainer.report())
+                self.saver.check()
+                if self.trainer.wasted_in_a_row >= BAD_STEPS:
+                    rolled_back += 1
+                    self._roll_back(rolled_back)
+                    continue
+                late = course.minutes is not None and time.monotonic() - began > 60 * course.minutes
+                late, told = self.team.any(late) and not last, self.team.any(bool(received)) and not last
+                if validates or late:
                     validation = self._validate()
-                if last or received or self.trainer.step % settings.save_every == 0:
-                    checkpoint.save(self.checkpoints, self.trainer.snapshot(), settings.keep)
-                if received and not last:
-                    return Outcome(self.trainer.step, received[0], validation)
-        return self._finish(validation or self._validate())
+                if saves or late or told or (validates and step in self._best_steps()):
+                    self._save()
+                    rolled_back = 0
+                if told:
+                    name = received[0] if received else "SIGTERM"
+                    self.saver.wait()
+                    return self._ended(Ending.signal(step, name), name, validation)
+                if late:
+                    ending = Ending.out_of_time(step, course.steps, 60 * (course.minutes or 0))
+                    return self._finish(ending, validation or self._validate())
+                if validates and (early := self._no_improvement()) is not None:
+                    return self._finish(early, validation or self._validate())
+        return self._finish(Ending.done(course.steps), validation or self._validate())
 
-    def _examples(self, pairs: _TrainingPairs) -> Sequence[Example] | TokenStore:
-        """The training pairs as tokens: in memory, or from a large corpus in files that a later run finds again."""
-        cuts = self.tokenizer.training_cuts(self.recipe.tokenizer, self.recipe.seed)
-        if pairs.bytes < FILED or len(cuts) > 1:
-            return [example for cut in cuts for example in encode(list(pairs), cut)]
-        texts = ((pair.source, pair.target) for pair in pairs)
-        return prepare(cache_folder(), pairs.corpus.origin(), texts, self.tokenizer)
+    # ---- between steps
+
+    def _save(self) -> None:
+        snapshot = replace(self.trainer.snapshot(), validations=tuple(self.validations))
+        self.saver.save(snapshot, self.recipe.training.keep, spare=self._best_steps())
 
     def _go_back_to_checkpoint(self) -> list[str]:
-        snapshot, damaged = checkpoint.newest(self.checkpoints)
+        self.saver.wait()
+        snapshot, damaged = checkpoint.newest(self.checkpoints, self.team)
         self.trainer.restore(snapshot)
-        checkpoint.set_aside(self.checkpoints, after=snapshot.step)
+        self.validations = list(snapshot.validations)
+        if self.team.leads:
+            checkpoint.set_aside(self.checkpoints, after=snapshot.step)
         return damaged
 
+    def _roll_back(self, times: int) -> None:
+        """Gradients are no numbers any more: back to the last checkpoint, and on with the batches after these."""
+        step, cursor = self.trainer.step, self.trainer.cursor
+        if times > ROLL_BACKS:
+            ending = Ending.diverged(step, ROLL_BACKS)
+            self.log.end(ending)
+            raise DataError(f"{self.out}: {ending.sentence}")
+        for line in self._go_back_to_checkpoint():
+            self.log.say(f"warning: {line}")
+        self.trainer.go_to(cursor)
+        self.log.say(
+            f"warning: {BAD_STEPS} or more steps in a row up to step {step:,} had gradients that are no numbers. Back "
+            f"to the checkpoint of step {self.trainer.step:,}, and on with the batches after those."
+        )
+
     def _validate(self) -> Validation:
-        validation = self.trainer.validate(self.valid)
-        values = {"step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity}
+        validation = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
+        values: dict[str, object] = {
+            "step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity,
+            "perplexity_per_byte": validation.perplexity_per_byte,
+        }  # fmt: skip
+        line = f"step {self.trainer.step:,}: validation perplexity {validation.perplexity:.3f} per token"
+        goodness = -validation.nll
+        count = self.recipe.training.bleu_lines if self.data.valid.source is not None else 0
+        samples = self._samples(max(SAMPLES, count))
+        if count:
+            lines = Lines(
+                [each.translation for each in samples[:count]], [[each.reference for each in samples[:count]]]
+            )
+            self.scores = [replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")]
+            values["bleu"] = found = self.scores[0].value
+            line += f", BLEU {found:.2f} (greedy, {len(lines):,} lines)"
+            goodness = found if self.recipe.training.best_by == "bleu" else goodness
+        self.validations.append((self.trainer.step, self.team.agree(goodness)))
         self.log.event("validation", values)
-        self.log.say(f"step {self.trainer.step:,}: validation perplexity {validation.perplexity:.3f} per token")
-        for pair, translation in zip(self.samples, self._translate(self.samples), strict=True):
-            mark = "✓" if translation == pair.target else "✗"
-            self.log.say(f"  {mark} {pair.source}  →  {translation}")
+        self.log.say(line)
+        self.log.samples(samples[:SAMPLES])
+        self._draw_curves()
         return validation
 
-    def _translate(self, pairs: Sequence[Pair]) -> list[str]:
-        specials = self.tokenizer.specials
-        sources = [[*ids, specials.end] for ids in self.tokenizer.source.encode_all([pair.source for pair in pairs])]
-        tokens = Tokens.padded(sources, specials.padding).to(self.device)
-        found = beam_search(self.model, tokens, specials, GREEDY)
-        return [self.tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+    def _valid_batches(self) -> Iterator[Any]:
+        batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed)
+        return (batches[place] for place in range(batches.per_epoch))
 
-    def _finish(self, validation: Validation) -> Outcome:
-        """Average the newest checkpoints and write the model."""
-        newest = checkpoint.found(self.checkpoints)[-self.recipe.training.average :]
-        self.model.load_state_dict(checkpoint.averaged(newest))
-        averaged = self.trainer.validate(self.valid)
+    def _samples(self, count: int) -> list[Sample]:
+        """What the model makes of the first examples to validate on: their translation, or how their text goes on."""
+        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
+        pairs = self.data.valid_pairs[:count]
+        with self.trainer.reading() as model:
+            if not self.team.leads or not isinstance(model, SequenceModel):
+                return []
+            if self.data.valid.source is None:
+                prompts = [self.data.valid.target[number][:PROMPT] for number in range(min(SAMPLES, len(pairs)))]
+                drawn = sample(model, prompts, specials, CONTINUED, seeds=range(len(prompts)))
+                return [
+                    Sample(tokenizer.decode(prompt), "", tokenizer.decode(found.tokens))
+                    for prompt, found in zip(prompts, drawn, strict=True)
+                ]
+            texts = self._translate(model, [self.data.valid.source[number] for number in range(len(pairs))])
+        return [Sample(pair.source, pair.target, text) for pair, text in zip(pairs, texts, strict=True)]
+
+    def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
+        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
+        texts = []
+        for first in range(0, len(sources), 64):
+            rows = [[*ids, specials.end] for ids in sources[first : first + 64]]
+            tokens = Tokens.padded(rows, specials.padding).to(self.trainer.device)
+            found = beam_search(model, tokens, specials, GREEDY)
+            texts += [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+        return texts
+
+    def _draw_curves(self) -> None:
+        if self.team.leads and (drawn := training_svg(read_metrics(self.out / folder.METRICS), self.recipe.name)):
+            write_file(self.out / CURVES, drawn)
+
+    def _best_steps(self) -> list[int]:
+        """The steps of the best validations, the best first; of equal ones the earlier."""
+        ranked = sorted(self.validations, key=lambda found: (-found[1], found[0]))
+        return [step for step, _ in ranked[: self.recipe.training.keep_best]]
+
+    def _no_improvement(self) -> Ending | None:
+        patience = self.recipe.training.patience
+        best_step, best = max(self.validations, key=lambda found: (found[1], -found[0]))
+        since = sum(step > best_step for step, _ in self.validations)
+        if patience is None or since < patience:
+            return None
+        measure = "BLEU" if self.recipe.training.best_by == "bleu" else "loss"
+        return Ending.no_improvement(self.trainer.step, measure, abs(best), best_step, since)
+
+    # ---- the end
+
+    def _ended(self, ending: Ending, by: str | None, validation: Validation | None) -> Outcome:
+        self.log.end(ending)
+        return Outcome(ending, by, validation)
+
+    def _finish(self, ending: Ending, validation: Validation) -> Outcome:
+        """Choose the final weights and write the model."""
+        self.saver.wait()
+        weights, what = self._final_weights()
+        self.trainer.load_weights(weights)
+        final = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
         self.log.say(
-            f"average of the last {len(newest)} checkpoints: validation perplexity {averaged.perplexity:.3f} "
-            f"(last step alone: {validation.perplexity:.3f})"
+            f"{what}: validation perplexity {final.perplexity:.3f} (last step alone: {validation.perplexity:.3f})"
         )
-        values = {"step": self.trainer.step, "checkpoints": len(newest), "nll": averaged.nll}
-        self.log.event("average", values)
-        folder.write_end(self.out, checkpoint.weights_of(self.model), self._card(averaged))
-        return Outcome(self.trainer.step, None, averaged)
+        self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.nll})
+        outcome = self._ended(ending, None, final)
+        self._draw_curves()
+        if self.team.leads:
+            parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
+            result = card.Result(parameters, self.data.tokenizer.size, ending.step, ending.sentence, final, self.scores)
+            folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
+        return outcome
 
-    def _card(self, validation: Validation) -> str:
-        parameters = sum(weight.numel() for weight in self.model.parameters())
-        return (
-            f"# {self.recipe.name}\n\n"
-            f"A {self.recipe.model.kind} of {parameters:,} parameters over {self.tokenizer.size:,} subwords, trained "
-            f"with Regard for {self.trainer.step:,} steps. All settings are in `{folder.RECIPE}`.\n\n"
-            f"Validation perplexity: {validation.perplexity:.3f} per token over {validation.tokens:,} tokens.\n\n"
-            "```python\nimport regard\n\n"
-            f'model = regard.load("{self.out.name}")\nmodel.translate(["…"])\n```\n'
+    def _final_weights(self) -> tuple[dict[str, Tensor], str]:
+        course = self.recipe.training
+        if course.ema is not None:
+            return self.trainer.moving_weights(), "moving average of the weights"
+        places = {int(place.name): place for place in checkpoint.found(self.checkpoints)}
+        if course.average_of == "best":
+            steps = [step for step in self._best_steps() if step in places][: course.average]
+        else:
+            steps = sorted(step for step in places if step > 0)[-course.average :]
+        which = "last" if course.average_of == "newest" else "best"
+        weights = checkpoint.averaged([places[step] for step in steps]) if self.team.leads else {}
+        return weights, f"average of the {which} {len(steps)} checkpoints"
+
+
+def _trainer(recipe: Recipe, data: Dataset, team: Team) -> Trainer:
+    """The model of a recipe and all that trains it, before the first step."""
+    if recipe.training.deterministic:
+        # What NVIDIA's library wants to be told before it starts, or it may choose another order of sums each time.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.manual_seed(recipe.seed)
+    device = own_device(choose_device(recipe.device))
+    model = build(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
+    if model.reads_source != (data.train.source is not None):
+        reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
+        other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
+        raise UsageError(
+            f"model.kind: must fit the corpus, which has {has}, but is `{recipe.model.kind}`, which {reads}. "
+            f"Choose {other}."
         )
+    if recipe.batch.layout != "buckets" and not model.packs_sentences:
+        raise UsageError(
+            f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
+            f"but is `{recipe.batch.layout}`. Choose `buckets`."
+        )
+    _check_lengths(recipe, data, model.context)
+    batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
+    return Trainer(model, batches, recipe.training, recipe.seed, team)
+
+
+def _check_lengths(recipe: Recipe, data: Dataset, context: int | None) -> None:
+    """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
+    if context is None:
+        return
+    if recipe.batch.layout == "blocks":
+        longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
+    else:
+        sides = [
+            side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
+        ]
+        longest, what = max(int(side.lengths.max()) for side in sides), "the longest sentence"
+        fix = "Drop long sentences by `data.filters.max_words`"
+    if longest > context:
+        raise UsageError(
+            f"model.max_positions: must be at least {longest:,}, the tokens of {what}, but is {context:,}. {fix}, or "
+            'choose positions that have no limit, such as `model.positions = "sinusoidal"`.'
+        )
+
+
+@dataclass(frozen=True)
+class ResumeCheck:
+    """Whether a run that stops and goes on is the run that does not stop, to the bit."""
+
+    step: int
+    steps: int
+    different: list[str]
+    """The tensors that came out differently; none if all is well."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not self.different
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        return {"name": "resume", "passed": self.passed, **vars(self)}
+
+    def __str__(self) -> str:
+        stretch = f"steps {self.step + 1:,} to {self.step + self.steps:,}"
+        if not self.different:
+            return f"ok      resume      {stretch}, with a stop in the middle and without: the same to the bit"
+        return f"FAILED  resume      {stretch}: {len(self.different)} tensors differ, the first is {self.different[0]}"
+
+
+def verify_resume(out: Path, steps: int = 4) -> ResumeCheck:
+    """Train on from the newest checkpoint of a run, once without a stop and once with one, and compare; writes nothing
+    into the folder."""
+    recipe = folder.read_recipe(out)
+    tokenizer = Tokenizer.load(out / folder.TOKENIZER)
+    data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed, tokenizer)
+    start, _ = checkpoint.newest(out / folder.CHECKPOINTS)
+
+    def go(snapshot: checkpoint.Snapshot, count: int) -> checkpoint.Snapshot:
+        trainer = _trainer(recipe, data, Team())
+        trainer.restore(snapshot)
+        for _ in range(count):
+            trainer.advance()
+        trainer.close()
+        return trainer.snapshot()
+
+    unbroken = go(start, steps)
+    with tempfile.TemporaryDirectory() as place:
+        halfway = checkpoint.save(Path(place), go(start, steps // 2), keep=1)
+        broken = go(checkpoint.load(halfway), steps - steps // 2)
+    different = [
+        f"{group}/{name}"
+        for group in ("weights", "optimiser", "moving")
+        for name, value in getattr(unbroken, group).items()
+        if not torch.equal(value, getattr(broken, group)[name])
+    ]
+    return ResumeCheck(start.step, steps, different)
 
 
 def _check_same_run(recipe: Recipe, out: Path) -> None:
     """A run is a function of its recipe: what it has read and learned from may not change under way."""
     before = folder.read_recipe(out)
     changed = [name for name in FIXED if getattr(recipe, name) != getattr(before, name)]
-    for name in ("label_smoothing", "optimiser"):
+    for name in FIXED_TRAINING:
         if getattr(recipe.training, name) != getattr(before.training, name):
             changed.append(f"training.{name}")
     if changed:
@@ -221,27 +449,6 @@ def choose_device(name: str) -> torch.device:
         return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
     except RuntimeError as error:
         raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error
-
-
-def encode(pairs: Sequence[Pair], tokenizer: Tokenizer | MergeDropout) -> list[Example]:
-    """Sentence pairs as token ids."""
-    sources = tokenizer.source.encode_all([pair.source for pair in pairs])
-    targets = tokenizer.encode_all([pair.target for pair in pairs])
-    return list(zip(sources, targets, strict=True))
-
-
-class _TrainingPairs:
-    """The training pairs: read when they are first asked for, and kept for the next time unless there are too many."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
-        self.bytes = sum(file.stat().st_size for file in corpus.origin().files if file.is_file())
-        self._kept: list[Pair] | None = None
-
-    def __iter__(self) -> Iterator[Pair]:
-        if self._kept is None and self.bytes < STREAMED:
-            self._kept = list(self.corpus.train())
-        return self.corpus.train() if self._kept is None else iter(self._kept)
 
 
 @contextmanager

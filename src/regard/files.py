@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from regard.errors import DataError, MissingError, UsageError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+WRITING, OLD, REMOVING = "writing", "old", "removing"  # what folders in between are called: .NAME.writing
 
 
 @dataclass(frozen=True)
@@ -28,25 +30,70 @@ class Seal:
     sha256: str
 
 
-def write_folder(place: Path, fill: Callable[[Path], None]) -> None:
+def write_folder(place: Path, fill: Callable[[Path], object]) -> None:
     """Create `place` with what `fill` writes into the folder it is given; all of it or nothing."""
-    beside = place.with_name(f".{place.name}.writing")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    beside = begin_folder(place)
     try:
         fill(beside)
         seal(beside, sorted(file.name for file in beside.iterdir()))
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    old = place.with_name(f".{place.name}.old")
-    if place.exists():
-        # Only now: after a crash between the two renames, the old folder was the one whole copy.
-        shutil.rmtree(old, ignore_errors=True)
-        place.rename(old)
-    beside.rename(place)
-    _sync(place.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    _commit(beside, place)
+
+
+def begin_folder(place: Path) -> Path:
+    """The empty folder beside `place` whose content is to become it."""
+    beside = _beside(place, WRITING)
+    shutil.rmtree(beside, ignore_errors=True)
+    new = not place.parent.exists()
+    beside.mkdir(parents=True)
+    if new:
+        _sync(place.parent.parent)
+    return beside
+
+
+def write_part(place: Path, fill: Callable[[Path], list[str]], part: int, parts: int, patience: float = 1_800) -> None:
+    """What one of several processes adds to `place`, after one of them called `begin_folder`; all or nothing again.
+
+    `fill` writes files that nobody else writes, and gives their names. Process 0 waits up to `patience` seconds for the
+    others, writes the manifest over all, and renames the folder into place.
+    """
+    beside = _beside(place, WRITING)
+    try:
+        seals = _flush(beside, fill(beside))
+        if part:
+            write_file(beside / _note(part), json.dumps({name: vars(found) for name, found in seals.items()}))
+            return
+        for other in range(1, parts):
+            seals |= _wait_for_note(beside, other, patience)
+        _write_manifest(beside, seals)
+    except BaseException:
+        if not part:
+            shutil.rmtree(beside, ignore_errors=True)
+        raise
+    _commit(beside, place)
+
+
+def remove_folder(place: Path) -> None:
+    """Remove a folder: it is there as a whole or not at all, even for someone who looks in the middle of it."""
+    going = _beside(place, REMOVING)
+    shutil.rmtree(going, ignore_errors=True)
+    place.rename(going)
+    shutil.rmtree(going)
+
+
+def tidy(folder: Path) -> None:
+    """Clear away what a killed writer left in `folder`; an old version it had only just moved aside comes back."""
+    for left in folder.glob(".*"):
+        name, _, what = left.name.removeprefix(".").rpartition(".")
+        place = folder / name
+        if what == OLD and left.is_dir() and not place.exists():
+            left.rename(place)
+        elif what in (WRITING, REMOVING, OLD) and left.is_dir():
+            shutil.rmtree(left)
+        elif what == WRITING:
+            left.unlink()
 
 
 def write_file(place: Path, content: str | bytes) -> None:
@@ -55,22 +102,20 @@ def write_file(place: Path, content: str | bytes) -> None:
         raise UsageError(f"{place}: must be a file to write, but is a folder. Name a file inside it.")
     if not place.parent.is_dir():
         raise MissingError(f"{place}: must be in a folder that is there, but {place.parent} is not. Make it first.")
-    beside = place.with_name(f".{place.name}.writing")
-    beside.write_bytes(content.encode() if isinstance(content, str) else content)
-    _sync(beside)
+    beside = _beside(place, WRITING)
+    try:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        _sync(beside)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
     beside.replace(place)
     _sync(place.parent)
 
 
 def seal(folder: Path, names: list[str]) -> None:
     """Flush the named files of `folder` to disk and write the manifest that describes them."""
-    for name in names:
-        # safetensors writes files that only their owner can read; a model is for everyone the folder is for.
-        (folder / name).chmod(0o666 & ~_umask())
-        _sync(folder / name)
-    files = {name: vars(_measure(folder / name)) for name in names}
-    manifest = {"format_version": FORMAT_VERSION, "files": files}
-    write_file(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    _write_manifest(folder, _flush(folder, names))
 
 
 def check_folder(folder: Path) -> None:
@@ -99,7 +144,8 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
     if not file.is_file():
         raise MissingError(f"{folder}: must hold a {MANIFEST}, but has none. Is this a folder Regard wrote?")
     try:
-        manifest = json.loads(file.read_bytes())
+        content = file.read_bytes()
+        manifest = json.loads(content)
         version = manifest["format_version"]
         # The version comes first: another one may list its files in another way.
         if version != FORMAT_VERSION:
@@ -112,7 +158,11 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
         strange = [name for name, _ in entries if Path(name).name != name]
         if strange:
             raise ValueError(f"it names {strange[0]!r}, which is not a file of this folder")
-        return {str(name): Seal(int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
+        seals = {str(name): Seal(int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
+        # Every other file has its hash in here. That this one is unchanged shows in its form alone.
+        if content != _manifest_text(manifest).encode():
+            raise ValueError("it is not in the form in which Regard writes it")
+        return seals
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(
             f"{file}: must be a manifest Regard wrote, but cannot be read as one ({type(error).__name__}: {error}). "
@@ -120,16 +170,62 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
         ) from error
 
 
+def _beside(place: Path, what: str) -> Path:
+    return place.with_name(f".{place.name}.{what}")
+
+
+def _commit(beside: Path, place: Path) -> None:
+    """Rename a folder whose files are flushed and sealed."""
+    old = _beside(place, OLD)
+    if place.exists():
+        # Only now: after a crash between the two renames, the old folder was the one whole copy.
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
+    beside.rename(place)
+    _sync(place.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _note(part: int) -> str:
+    return f".part-{part}.json"
+
+
+def _wait_for_note(beside: Path, part: int, patience: float) -> dict[str, Seal]:
+    """What another process says of the files it has written."""
+    note, end = beside / _note(part), time.monotonic() + patience
+    while not note.is_file():
+        if time.monotonic() > end:
+            raise MissingError(
+                f"{beside}: process {part} must have written its part within {patience:,.0f} s, but has not. "
+                "Do all machines see this folder?"
+            )
+        time.sleep(0.02)
+    seals = {name: Seal(**found) for name, found in json.loads(note.read_bytes()).items()}
+    note.unlink()
+    return seals
+
+
+def _flush(folder: Path, names: list[str]) -> dict[str, Seal]:
+    # safetensors writes files that only their owner can read; a model is for everyone the folder is for.
+    mode = folder.stat().st_mode & 0o666
+    for name in names:
+        (folder / name).chmod(mode)
+        _sync(folder / name)
+    return {name: _measure(folder / name) for name in names}
+
+
+def _write_manifest(folder: Path, seals: dict[str, Seal]) -> None:
+    files = {name: vars(found) for name, found in seals.items()}
+    write_file(folder / MANIFEST, _manifest_text({"format_version": FORMAT_VERSION, "files": files}))
+
+
+def _manifest_text(manifest: object) -> str:
+    return json.dumps(manifest, indent=2) + "\n"
+
+
 def _measure(file: Path) -> Seal:
     with file.open("rb") as stream:
         return Seal(file.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest())
-
-
-def _umask() -> int:
-    """The permissions new files are to lack; the system tells only by setting it."""
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _sync(place: Path) -> None:

@@ -6,6 +6,7 @@ model.safetensors   the weights
 card.md             what it is, for people
 data.json           what it was trained on: counts, lengths, what was dropped, what looked wrong
 metrics.jsonl       how it learned
+curves.svg          the same as a picture
 manifest.json       format version, size and SHA-256 of each file
 checkpoints/        while training
 """
@@ -30,6 +31,7 @@ from regard.models.build import build
 from regard.models.interface import SequenceModel
 from regard.recipe import Recipe, build_recipe, find
 from regard.text.tokenizer import Tokenizer
+from regard.viewing.training_curves import CURVES
 
 RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA = (
     "recipe.toml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl", "data.json",
@@ -65,8 +67,8 @@ def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
     save_file(weights, beside)
     beside.replace(folder / WEIGHTS)
     write_file(folder / CARD, card)
-    names = [RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS]
-    seal(folder, [*names, DATA] if (folder / DATA).is_file() else names)
+    there = [name for name in (DATA, CURVES) if (folder / name).is_file()]
+    seal(folder, [RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, *there])
 
 
 def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:

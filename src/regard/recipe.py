@@ -21,6 +21,7 @@ from regard.errors import MissingError
 from regard.models.build import ModelSettings
 from regard.models.transformer import TransformerSettings
 from regard.text.tokenizer import GPT2Files, TokenizerSettings
+from regard.training.adapters import LogSettings
 from regard.training.trainer import TrainingSettings
 
 PRESETS = Path(__file__).parent / "recipes"
@@ -33,12 +34,15 @@ class Recipe:
     name: str = "unnamed"
     seed: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    licence: str | None = None
+    """Under which the model is given away, as an SPDX identifier such as `cc-by-4.0`; for its card."""
     data: CorpusSettings = Generated()
     tokenizer: TokenizerSettings | GPT2Files = TokenizerSettings()
     model: ModelSettings = TransformerSettings()
     batch: BatchSettings = BatchSettings()
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
+    log: LogSettings = LogSettings()
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from typing import TextIO
 
 PAUSE_ON_TERMINAL = 0.1
 PAUSE_ELSEWHERE = 10.0
 CLEAR = "\r\x1b[2K"
+WIDTH_ELSEWHERE = 120  # columns of what is not a terminal, or does not say
 
 
 class StatusLine:
@@ -21,6 +24,16 @@ class StatusLine:
         self._next = time.monotonic() + (PAUSE_ON_TERMINAL if self._terminal else PAUSE_ELSEWHERE)
         self._line = ""
 
+    @property
+    def width(self) -> int:
+        """How many columns a line may have; a window may change its size at any time."""
+        if self._terminal:
+            try:
+                return os.get_terminal_size(self._stream.fileno()).columns or WIDTH_ELSEWHERE
+            except (OSError, ValueError):
+                pass
+        return WIDTH_ELSEWHERE
+
     def show(self, line: Callable[[], str], now: bool = False) -> None:
         """Show `line()` if enough time has passed, or `now`."""
         if not now and time.monotonic() < self._next:
@@ -28,6 +41,8 @@ class StatusLine:
         self._next = time.monotonic() + (PAUSE_ON_TERMINAL if self._terminal else PAUSE_ELSEWHERE)
         self._line = line()
         if self._terminal:
+            # A line that wraps cannot be rewritten in place; the last column is left to the cursor.
+            self._line = cut(self._line, self.width - 1)
             self._stream.write(CLEAR + self._line)
             self._stream.flush()
         else:
@@ -54,3 +69,17 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def cut(text: str, columns: int) -> str:
+    """As much of a text as has room in so many columns of a terminal, with … where something is missing."""
+    # Chinese characters take two columns, combining accents none.
+    widths = [0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+              for char in text]  # fmt: skip
+    if sum(widths) <= columns:
+        return text
+    room, kept = columns - 1, 0
+    while kept < len(text) and widths[kept] <= room:
+        room -= widths[kept]
+        kept += 1
+    return text[:kept] + "…" if columns > 0 else ""

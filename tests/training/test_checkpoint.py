@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard.errors import DataError, MissingError
 from regard.files import MANIFEST, seal
 from regard.training import checkpoint
 from regard.training.checkpoint import Snapshot
-from regard.training.optim import OptimiserSettings, adam
+from regard.training.optim import OptimiserSettings, optimiser
 
 
 def snapshot(step: int, value: float = 0.0) -> Snapshot:
@@ -40,7 +43,74 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert same(loaded.optimiser, saved.optimiser)
     assert same(loaded.random, saved.random)
     assert names(place) == [MANIFEST, "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
-    assert json.loads((place / "state.json").read_text()) == {"step": 7}
+    assert json.loads((place / "state.json").read_text()) == {"step": 7, "cursor": 0, "validations": []}
+
+
+def test_what_is_kept_only_if_there_is_any_comes_back_too(tmp_path: Path) -> None:
+    saved = replace(snapshot(7), cursor=9, moving={"a.bias": torch.ones(3)}, validations=((5, -1.5), (6, -1.25)))
+    loaded = checkpoint.load(checkpoint.save(tmp_path, saved, keep=1))
+    assert (loaded.cursor, loaded.validations) == (9, saved.validations)
+    assert same(loaded.moving, saved.moving)
+
+
+def test_the_best_are_spared(tmp_path: Path) -> None:
+    for step in (5, 10, 15, 20):
+        checkpoint.save(tmp_path, snapshot(step), keep=1, spare=[5, 15])
+    assert names(tmp_path) == ["00000005", "00000015", "00000020"]
+
+
+def test_parts_make_a_whole(tmp_path: Path) -> None:
+    tensors = {f"w{number}": torch.full((number + 1,), float(number)) for number in range(7)}
+    shares = [checkpoint.share_of(tensors.items(), part, 3) for part in range(3)]
+    assert sum(len(share) for share in shares) == 7
+    parts = [
+        Snapshot(4, share, share, checkpoint.random_state(), 6, share, ((4, 0.5),), part, 3)
+        for part, share in enumerate(shares)
+    ]
+    checkpoint.begin(tmp_path, 4)
+    for part in (2, 1, 0):  # the first waits for the others
+        checkpoint.save(tmp_path, parts[part], keep=1)
+    assert names(tmp_path) == ["00000004"]
+    loaded = checkpoint.load(tmp_path / "00000004")
+    assert (loaded.step, loaded.cursor, loaded.validations, loaded.parts) == (4, 6, ((4, 0.5),), 1)
+    for group in (loaded.weights, loaded.optimiser, loaded.moving, checkpoint.averaged([tmp_path / "00000004"])):
+        assert same({name: group[name] for name in tensors}, tensors)
+    (tmp_path / "00000004" / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(MissingError, match="model-00002-of-00003"):
+        checkpoint.load(tmp_path / "00000004")
+
+
+def test_a_member_that_keeps_nothing_writes_nothing(tmp_path: Path) -> None:
+    assert checkpoint.share_of({"w": torch.ones(2)}.items(), part=1, parts=1) == {}
+    checkpoint.save(tmp_path, replace(snapshot(1), part=1, parts=1), keep=1)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: Disk quota (os error 122)")]
+)
+def test_a_full_disk_is_named_and_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    checkpoint.save(tmp_path, snapshot(10), keep=1)
+
+    def full(tensors: dict[str, Tensor], file: Path) -> None:
+        file.write_bytes(b"a part of it")
+        raise error
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(
+        MissingError, match=r"disk must have room for a checkpoint \(.*The one of step 10 is whole: make"
+    ):
+        checkpoint.save(tmp_path, snapshot(20), keep=1)
+    assert names(tmp_path) == ["00000010"]
+    assert checkpoint.newest(tmp_path)[0].step == 10
+
+
+def test_another_error_of_the_disk_is_given_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("in the way")
+    with pytest.raises(MissingError, match=r"a checkpoint must be written here, but cannot be \(.*none before it"):
+        checkpoint.save(tmp_path / "checkpoints", snapshot(20), keep=1)
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
@@ -141,15 +211,21 @@ def test_saved_weights_are_a_copy(tmp_path: Path) -> None:
 
 def test_the_optimisers_state_travels_by_name_and_replaces_what_was_there() -> None:
     models = [nn.Linear(2, 2), nn.Linear(2, 2)]
-    optimisers = [adam(model, OptimiserSettings()) for model in models]
+    optimisers = [optimiser(model, OptimiserSettings()) for model in models]
     models[0].weight.grad, models[0].bias.grad = torch.ones(2, 2), torch.ones(2)
     optimisers[0].step()
-    flat = checkpoint.optimiser_state(models[0], optimisers[0])
+
+    def state(number: int) -> dict[str, Tensor]:
+        return checkpoint.share_of(checkpoint.optimiser_tensors(models[number], optimisers[number]))
+
+    flat = state(0)
     assert set(flat) == {f"{name}/{key}" for name in ("weight", "bias") for key in ("step", "exp_avg", "exp_avg_sq")}
     checkpoint.restore_optimiser(models[1], optimisers[1], flat)
-    assert same(checkpoint.optimiser_state(models[1], optimisers[1]), flat)
+    assert same(state(1), flat)
+    optimisers[1].state[models[1].weight]["exp_avg"].add_(1)
+    assert same(state(0), flat)
     checkpoint.restore_optimiser(models[1], optimisers[1], {})
-    assert checkpoint.optimiser_state(models[1], optimisers[1]) == {}
+    assert state(1) == {}
 
 
 def test_the_random_state_comes_back() -> None:

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from regard.batch import IGNORED, Specials
+from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.store import Example
 from regard.errors import DataError, UsageError
 from regard.models.build import build
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
+from regard.training.feed import real_tokens
+from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
+from regard.training.report import StepReport
 from regard.training.trainer import Trainer, TrainingSettings, Validation
 
 SPECIALS = Specials(padding=0, start=1, end=2)
@@ -42,6 +45,12 @@ def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: Transfo
     return Trainer(build(model, 20), batches, settings)
 
 
+def advance(run: Trainer) -> StepReport:
+    """One step and its report, in which the time it took does not count."""
+    run.advance()
+    return replace(run.report(), seconds=0.0)
+
+
 def everything(run: Trainer) -> dict[str, torch.Tensor]:
     snapshot = run.snapshot()
     return snapshot.weights | snapshot.optimiser | {f"random/{name}": state for name, state in snapshot.random.items()}
@@ -55,20 +64,20 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
 
 def test_ten_steps_a_checkpoint_and_ten_more_are_twenty_to_the_bit(tmp_path: Path) -> None:
     unbroken = trainer()
-    reports = [unbroken.advance() for _ in range(20)]
+    reports = [advance(unbroken) for _ in range(20)]
     expected = everything(unbroken)
 
     broken = trainer()
     for _ in range(10):
-        broken.advance()
+        advance(broken)
     checkpoint.save(tmp_path, broken.snapshot(), keep=1)
     # Another model, other random numbers, other moments: all of it must come from the checkpoint.
     resumed = trainer(seed=99)
-    resumed.advance()
+    advance(resumed)
     torch.manual_seed(4)
     snapshot, damaged = checkpoint.newest(tmp_path)
     resumed.restore(snapshot)
-    assert [resumed.advance() for _ in range(10)] == reports[10:]
+    assert [advance(resumed) for _ in range(10)] == reports[10:]
     assert damaged == []
     assert resumed.step == 20
     assert_same(everything(resumed), expected)
@@ -79,7 +88,7 @@ def test_validation_in_between_changes_nothing() -> None:
     for validates in (False, True):
         run = trainer()
         for _ in range(4):
-            run.advance()
+            advance(run)
             if validates:
                 run.validate([run.batches[0]])
         runs.append(everything(run))
@@ -89,22 +98,22 @@ def test_validation_in_between_changes_nothing() -> None:
 def test_going_back_to_the_very_beginning_forgets_what_was_learned() -> None:
     run = trainer()
     beginning = run.snapshot()
-    first = [run.advance() for _ in range(3)]
+    first = [advance(run) for _ in range(3)]
     run.restore(beginning)
-    assert [run.advance() for _ in range(3)] == first
+    assert [advance(run) for _ in range(3)] == first
 
 
 def test_dropout_was_on_in_these_tests() -> None:
-    assert trainer().advance().loss != trainer(model=replace(MODEL, dropout=0.0)).advance().loss
+    assert advance(trainer()).loss != advance(trainer(model=replace(MODEL, dropout=0.0))).loss
 
 
 def test_a_report_says_what_the_step_did() -> None:
     run = trainer()
     batch = run.batches[0]
     assert batch.source is not None
-    report = run.advance()
+    report = advance(run)
     assert (report.step, run.step) == (1, 1)
-    assert report.learning_rate == SETTINGS.optimiser.learning_rate(1, 16)
+    assert report.learning_rate == SETTINGS.optimiser.learning_rate(1, 16, 20)
     assert {group["lr"] for group in run.optimiser.param_groups} == {report.learning_rate}
     real = (batch.source.ids_BT != SPECIALS.padding).sum() + (batch.labels_BT != IGNORED).sum()
     assert report.tokens == real
@@ -121,7 +130,7 @@ def test_the_loss_is_the_mean_over_real_tokens() -> None:
         total -= 0.9 * scores[batch.labels_BT[row, place]].item() + 0.1 * scores.mean().item()
         tokens += 1
     assert (batch.labels_BT == IGNORED).any()
-    assert run.advance().loss == pytest.approx(total / tokens, rel=1e-4)
+    assert advance(run).loss == pytest.approx(total / tokens, rel=1e-4)
 
 
 def test_validation_is_the_likelihood_over_all_tokens_of_all_batches() -> None:
@@ -148,7 +157,7 @@ def test_clipping_bounds_the_gradient_and_none_does_not() -> None:
     norms = {}
     for clip in (None, 0.01):
         run = trainer(settings=TrainingSettings(optimiser=OptimiserSettings(clip=clip)))
-        report = run.advance()
+        report = advance(run)
         squares = sum(weight.grad.square().sum() for weight in run.model.parameters() if weight.grad is not None)
         norms[clip] = report.gradient_norm, math.sqrt(float(squares))
     assert norms[None] == pytest.approx((norms[None][0],) * 2, rel=1e-4)
@@ -166,19 +175,103 @@ def spoil_gradient(run: Trainer) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_weight, spoil_gradient])
-def test_a_loss_or_gradient_that_is_no_number_stops_before_any_weight_changes(spoil: Callable[[Trainer], None]) -> None:
+def test_a_step_whose_gradient_is_no_number_changes_no_weight_and_is_counted(spoil: Callable[[Trainer], None]) -> None:
     run = trainer()
-    run.advance()
+    assert advance(run).skipped == 0
     spoil(run)
     before = everything(run)
-    with pytest.raises(DataError) as caught:
-        run.advance()
-    for words in ("step 2: the loss and its gradient must be finite", "training.optimiser.factor", "warmup"):
-        assert words in str(caught.value)
-    assert run.step == 1
+    for step in (2, 3, 4):
+        report = advance(run)
+        assert (report.step, report.skipped, run.wasted_in_a_row) == (step, 1, step - 1)
+        assert report.loss == report.gradient_norm == 0.0
     for name, value in everything(run).items():
         if not name.startswith("random/"):
             assert torch.equal(value, before[name]) or bool(value.isnan().any())
+
+
+def test_one_report_may_speak_of_several_steps() -> None:
+    one, several = trainer(), trainer()
+    reports = [advance(one) for _ in range(6)]
+    for _ in range(6):
+        several.advance()
+    report = several.report()
+    assert (report.step, report.steps, report.learning_rate) == (6, 6, reports[-1].learning_rate)
+    assert report.tokens == sum(each.tokens for each in reports)
+    assert report.loss == pytest.approx(sum(each.loss for each in reports) / 6)
+    assert report.gradient_norm == pytest.approx(sum(each.gradient_norm for each in reports) / 6)
+
+
+def test_a_batch_read_in_parts_makes_the_same_step_dropout_and_all() -> None:
+    runs = [trainer(settings=replace(SETTINGS, parts=parts)) for parts in (1, 2, 7)]
+    reports = [[advance(run) for _ in range(5)] for run in runs]
+    for other in reports[1:]:
+        for whole, part in zip(reports[0], other, strict=True):
+            assert part.loss == pytest.approx(whole.loss, rel=1e-5)
+            assert part.gradient_norm == pytest.approx(whole.gradient_norm, rel=1e-4)
+
+
+def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, tight = trainer(), trainer()
+    rows = []
+    real = type(tight.objective).forward
+
+    def forward(self: Objective, batch: Batch) -> torch.Tensor:
+        rows.append(len(batch.labels_BT))
+        if self is tight.objective and len(batch.labels_BT) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, batch)
+
+    monkeypatch.setattr(Objective, "forward", forward)
+    expected, found = advance(whole), advance(tight)
+    assert rows[0] > 2
+    assert tight.parts > 1
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+    assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+
+
+def test_a_row_that_does_not_fit_alone_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(self: Objective, batch: Batch) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Objective, "forward", forward)
+    with pytest.raises(DataError, match=r"step 1: a batch must fit into memory, but not even one row.*`batch.tokens`"):
+        trainer().advance()
+
+
+def test_the_moving_average_follows_the_weights() -> None:
+    run = trainer(settings=replace(SETTINGS, ema=0.75))
+    expected = {name: weight.detach().clone() for name, weight in run.model.named_parameters()}
+    for _ in range(3):
+        advance(run)
+        for name, weight in run.model.named_parameters():
+            expected[name] = 0.75 * expected[name] + 0.25 * weight.detach()
+    found = run.moving_weights()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight)
+
+
+def test_a_moving_average_goes_on_after_a_stop(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, ema=0.9)
+    unbroken, broken = trainer(settings=settings), trainer(settings=settings)
+    for _ in range(3):
+        advance(unbroken)
+        advance(broken)
+    checkpoint.save(tmp_path, broken.snapshot(), keep=1)
+    resumed = trainer(seed=5, settings=settings)
+    resumed.restore(checkpoint.newest(tmp_path)[0])
+    for run in (unbroken, resumed):
+        advance(run)
+    assert_same(unbroken.moving_weights(), resumed.moving_weights())
+
+
+def test_batches_can_be_passed_over() -> None:
+    run, other = trainer(), trainer()
+    run.advance()
+    run.go_to(7)
+    run.advance()
+    assert (run.step, run.cursor) == (2, 8)
+    batch = other.batches[7]
+    assert run.report().tokens == real_tokens(batch.target) + real_tokens(batch.source or batch.target)
 
 
 def test_a_checkpoint_of_another_model_is_refused_in_a_sentence() -> None:
@@ -192,7 +285,7 @@ def test_training_learns() -> None:
     batches = [run.batches[step] for step in range(run.batches.per_epoch)]
     before = run.validate(batches).nll
     for _ in range(40):
-        run.advance()
+        advance(run)
     assert run.validate(batches).nll < 0.6 * before
 
 
@@ -203,6 +296,15 @@ def test_training_learns() -> None:
         ({"save_every": 0}, "`save_every` must be at least 1"),
         ({"validate_every": -1}, "`validate_every` must be at least 1"),
         ({"keep": 0}, "`keep` must be at least 1"),
+        ({"parts": 0}, "`parts` must be at least 1, but is 0"),
+        ({"patience": 0}, "`patience` must be at least 1, but is 0"),
+        ({"keep_best": -1}, "`keep_best` must be at least 0, but is -1"),
+        ({"average_of": "best"}, "`average` must be at most `keep_best` \\(0\\), but is 5"),
+        ({"best_by": "bleu"}, '`best_by` = "bleu" needs `bleu_lines` of at least 1, but it is 0'),
+        ({"ema": 1.0}, "`ema` must be between 0 and 1, but is 1.0"),
+        ({"minutes": 0.0}, "`minutes` must be positive and finite, but is 0.0"),
+        ({"r_drop": 5.0, "simcut": 3.0}, "must not both be on"),
+        ({"simcut_rate": 1.0}, "`simcut_rate` must be between 0 and 1, but is 1.0"),
         ({"average": 6}, "`average` must be at most `keep` \\(5\\), but is 6"),
         ({"label_smoothing": 1.0}, "`label_smoothing` must be at least 0 and below 1, but is 1.0"),
         ({"label_smoothing": math.nan}, "`label_smoothing` must be at least 0 and below 1, but is nan"),

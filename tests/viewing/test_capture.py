@@ -8,9 +8,15 @@ import torch
 
 from regard.data.batching import collate
 from regard.layers.attention import Attention
+from regard.models.build import ModelSettings, build
+from regard.models.convs2s import ConvS2SSettings
+from regard.models.encoder import BodySettings, ConvolutionBodySettings, RecurrentBodySettings, TransformerBodySettings
+from regard.models.gpt import GPTSettings
+from regard.models.labelling import Classifier, ClassifierSettings, Tagger, TaggerSettings
+from regard.models.recurrent import RecurrentSettings
 from regard.models.transformer import Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
-from regard.viewing.capture import attention_maps, watching
+from regard.viewing.capture import attention_maps, label_maps, watching
 
 TOKENIZER = Tokenizer.learn(["one two three", "eins zwei drei"], TokenizerSettings(vocabulary=60))
 SETTINGS = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=32, heads=4, dropout=0.5)
@@ -76,3 +82,54 @@ def test_the_decoder_does_not_look_ahead_and_dropout_is_off(model: Transformer) 
 def test_an_empty_translation_can_be_looked_at(model: Transformer) -> None:
     maps = attention_maps(model, TOKENIZER, TOKENIZER.encode("one"), [])
     assert {one.queries for one in maps if one.name == "cross"} == {("<eos>",)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (RecurrentSettings(d_model=8), {("cross", 0): 1}),
+        (RecurrentSettings(d_model=8, attention="dot", hard=True), {("cross", 0): 1}),
+        (ConvS2SSettings(encoder=((1, 8, 3),), decoder=((2, 8, 3),), embedding=6), {("cross", 0): 1, ("cross", 1): 1}),
+    ],
+)
+def test_one_head_looks_at_the_source(settings: ModelSettings, expected: dict[tuple[str, int], int]) -> None:
+    source, target = TOKENIZER.encode("one two"), TOKENIZER.encode("eins")
+    maps = attention_maps(build(settings, TOKENIZER.size), TOKENIZER, source, target)
+    assert {(one.name, one.layer): len(one.weights) for one in maps} == expected
+    for one in maps:
+        assert one.queries == (*TOKENIZER.labels(target), "<eos>")
+        assert one.keys == (*TOKENIZER.labels(source), "<eos>")
+
+
+def test_a_language_model_looks_back_at_what_it_has_read() -> None:
+    text = TOKENIZER.encode("one two three")
+    model = build(GPTSettings(layers=2, d_model=8, d_ff=8, heads=2), TOKENIZER.size)
+    maps = attention_maps(model, TOKENIZER, None, text)
+    assert [(one.name, one.layer) for one in maps] == [("decoder", 0), ("decoder", 1)]
+    assert maps[0].queries == (*TOKENIZER.labels(text), "<eos>")
+    assert maps[0].keys == ("<bos>", *TOKENIZER.labels(text))
+    assert (np.triu(maps[1].weights, k=1) == 0).all()
+
+
+TRANSFORMER_BODY = TransformerBodySettings(layers=2, d_model=8, d_ff=8, heads=2)
+
+
+def test_a_tagger_shows_where_each_token_looks() -> None:
+    text = TOKENIZER.encode("one two three")
+    maps = label_maps(Tagger(TaggerSettings(body=TRANSFORMER_BODY), TOKENIZER.size, 3).train(), TOKENIZER, text)
+    assert [(one.name, one.layer) for one in maps] == [("encoder", 0), ("encoder", 1)]
+    for one in maps:
+        assert one.queries == one.keys == TOKENIZER.labels(text)
+        assert np.allclose(one.weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body", [TRANSFORMER_BODY, RecurrentBodySettings(d_model=8), ConvolutionBodySettings(d_model=8)]
+)
+def test_a_classifier_shows_what_it_decides_from(body: BodySettings) -> None:
+    text = TOKENIZER.encode("one two three")
+    model = Classifier(ClassifierSettings(body=body, pooling="attention"), TOKENIZER.size, 3)
+    *inside, pooling = label_maps(model, TOKENIZER, text)
+    assert [one.name for one in inside] == ["encoder"] * (2 if body is TRANSFORMER_BODY else 0)
+    assert (pooling.name, pooling.queries, pooling.keys) == ("pooling", ("the text",), TOKENIZER.labels(text))
+    assert pooling.weights.sum() == pytest.approx(1)

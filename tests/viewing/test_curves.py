@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.errors import UsageError
 from regard.viewing import curves as module
-from regard.viewing.curves import APART, HIGH, LEFT, MARKED, TOP, WIDE, Axis, Curve, curves_svg
+from regard.viewing.curves import APART, HIGH, LEFT, MARKED, TOP, WIDE, Axis, Curve, Plot, curves_svg, plots_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 POINTS = st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=20)
@@ -86,7 +86,7 @@ def test_more_curves_than_colours() -> None:
 
 @given(st.lists(st.floats(TOP, TOP + HIGH), min_size=1, max_size=15))
 def test_names_keep_apart_and_in_order(wanted: list[float]) -> None:
-    found = module._spread(wanted)
+    found = module._spread(wanted, TOP + HIGH)
     order = sorted(range(len(wanted)), key=lambda number: wanted[number])
     for above, below in pairwise(order):
         assert found[below] - found[above] >= APART - 1e-6
@@ -123,3 +123,36 @@ def test_round_logs_have_few_digits(low: float, ratio: float) -> None:
 def test_what_cannot_be_drawn_is_named(curves: list[Curve], rule: str) -> None:
     with pytest.raises(UsageError, match=re.escape(rule)):
         curves_svg(curves, "t", Axis("n"), Axis("ms", "log"))
+
+
+def test_an_axis_can_begin_at_zero() -> None:
+    picture = drawn(Curve("a", ((0, 90), (1, 100))), y=Axis("speed", zero=True))
+    assert "0" in texts(picture)
+    (_, low), (_, high) = places(picture)
+    assert (TOP + HIGH - low) / (TOP + HIGH - high) == pytest.approx(0.9, abs=0.01)
+
+
+def test_numbers_along_the_bottom_do_not_touch() -> None:
+    ruler = module._ruler([0, 7_000_000], Axis("step"), 0, 200)
+    assert len(module._readable(ruler)) < len(ruler.ticks)
+    wide = module._ruler([0, 7], Axis("step"), 0, 200)
+    assert module._readable(wide) == wide.ticks
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_several_plots_share_a_picture_and_do_not_overlap(count: int) -> None:
+    plots = [Plot((Curve(f"curve {n}", ((0, n), (5, n + 1))),), Axis("step"), Axis(f"plot {n}")) for n in range(count)]
+    picture = ET.fromstring(plots_svg(plots, "All"))
+    width, height = (float(str(picture.get(name))) for name in ("width", "height"))
+    boxes = []
+    for each in picture.iter(f"{SVG}path"):
+        if each.get("class") == "curve c0":
+            numbers = [float(found) for found in re.findall(r"-?[\d.]+", str(each.get("d")))]
+            boxes.append((numbers[0], numbers[3], numbers[2], numbers[1]))
+    assert len(boxes) == count
+    for one, other in pairwise(boxes):
+        assert one[2] < other[0] or one[3] < other[1]
+    assert all(0 < left < right < width and 0 < top < bottom < height for left, top, right, bottom in boxes)
+    assert {f"plot {n}" for n in range(count)} <= set(texts(picture))
+    with pytest.raises(UsageError, match="at least one plot"):
+        plots_svg([], "None")

@@ -3,17 +3,24 @@
 checkpoints/00001000/
     model.safetensors       weights
     optimiser.safetensors   Adam's moments and step counts, by parameter name
-    state.json              step, from which the order of the data follows
+    moving.safetensors      moving means of the weights, if the recipe asks for them
+    state.json              step, next batch, and how good each validation was
     random.safetensors      the state of the random generators
     manifest.json           size and SHA-256 of each
+
+Where the weights are divided among processes (FSDP), each process writes some of the tensors, every one of them whole:
+model-00001-of-00004.safetensors, and so on. No process ever holds all of them, and any number of processes can read
+them again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -22,9 +29,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import DataError, MissingError, RegardError
-from regard.files import check_folder, write_folder
+from regard.files import begin_folder, check_folder, read_manifest, remove_folder, write_folder, write_part
+from regard.training import sharding
+from regard.training.team import ALONE, Team
 
-WEIGHTS = "model.safetensors"
+STATE = "state.json"
+# What systems call a full disk, a used up quota, and a file that may not grow any more.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -35,33 +46,124 @@ class Snapshot:
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     random: dict[str, Tensor]
+    cursor: int = 0
+    """The next batch."""
+    moving: dict[str, Tensor] = field(default_factory=dict)
+    """The moving means of the weights, if such are kept."""
+    validations: tuple[tuple[int, float], ...] = ()
+    """(step, how good: higher is better) of each validation so far."""
+    part: int = 0
+    parts: int = 1
+    """Of how many parts this is part 0, 1, …: the tensors above are only some of the run's. A `part` that is not among
+    the `parts` is empty."""
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to write."""
+        groups = (self.weights, self.optimiser, self.random, self.moving)
+        return sum(tensor.nbytes for group in groups for tensor in group.values())
 
 
-def save(folder: Path, snapshot: Snapshot, keep: int) -> Path:
-    """Write a checkpoint under `folder`, then drop all but the newest `keep`."""
-    place = folder / f"{snapshot.step:08d}"
+def place_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return folder / f"{step:08d}"
 
-    def fill(beside: Path) -> None:
-        save_file(snapshot.weights, beside / WEIGHTS)
-        save_file(snapshot.optimiser, beside / "optimiser.safetensors")
-        save_file(snapshot.random, beside / "random.safetensors")
-        (beside / "state.json").write_text(json.dumps({"step": snapshot.step}) + "\n")
 
-    write_folder(place, fill)
-    for old in found(folder)[:-keep]:
-        shutil.rmtree(old)
+def begin(folder: Path, step: int) -> None:
+    """Make room for a checkpoint in several parts; one process does, before any of them saves."""
+    try:
+        begin_folder(place_of(folder, step))
+    except OSError as error:
+        raise _not_written(place_of(folder, step), error, 0) from error
+
+
+def save(folder: Path, snapshot: Snapshot, keep: int, spare: Collection[int] = ()) -> Path:
+    """Write a checkpoint under `folder`, then drop all but the newest `keep` and those of the steps in `spare`.
+
+    Of a snapshot in several parts every process writes its own, after `begin`; the first one does the rest.
+    """
+    place = place_of(folder, snapshot.step)
+    if snapshot.part >= snapshot.parts:
+        return place
+    try:
+        if snapshot.parts == 1:
+            write_folder(place, lambda beside: _write(beside, snapshot))
+        else:
+            write_part(place, lambda beside: _write(beside, snapshot), snapshot.part, snapshot.parts)
+    except (OSError, SafetensorError) as error:
+        raise _not_written(place, error, snapshot.bytes) from error
+    if snapshot.part == 0:
+        for old in found(folder)[:-keep]:
+            if int(old.name) not in spare:
+                remove_folder(old)
     return place
 
 
-def load(place: Path) -> Snapshot:
-    """Read a checkpoint after proving it whole."""
-    check_folder(place)
+def _write(beside: Path, snapshot: Snapshot) -> list[str]:
+    """Write the files of a snapshot; gives their names."""
+    groups = {"model": snapshot.weights, "optimiser": snapshot.optimiser}
+    if snapshot.moving:
+        groups["moving"] = snapshot.moving
+    if snapshot.part == 0:
+        groups["random"] = snapshot.random
+    end = "" if snapshot.parts == 1 else f"-{snapshot.part + 1:05d}-of-{snapshot.parts:05d}"
+    names = []
+    for group, tensors in groups.items():
+        names.append(f"{group}.safetensors" if group == "random" else f"{group}{end}.safetensors")
+        save_file(tensors, beside / names[-1])
+    if snapshot.part == 0:
+        state = {"step": snapshot.step, "cursor": snapshot.cursor, "validations": snapshot.validations}
+        (beside / STATE).write_text(json.dumps(state) + "\n")
+        names.append(STATE)
+    return names
+
+
+def _not_written(place: Path, error: Exception, size: int) -> RegardError:
+    """The sentence for a checkpoint that could not be written; the ones before it are untouched."""
+    kept = found(place.parent)
+    before = f"The one of step {int(kept[-1].name):,} is whole" if kept else "There is none before it"
+    # safetensors says it in words alone.
+    number = error.errno if isinstance(error, OSError) else int((re.findall(r"os error (\d+)", str(error)) or [0])[0])
+    if number not in FULL:
+        return MissingError(f"{place}: a checkpoint must be written here, but cannot be ({error}). {before}.")
     try:
-        state = json.loads((place / "state.json").read_text())
-        parts = (load_file(place / name) for name in (WEIGHTS, "optimiser.safetensors", "random.safetensors"))
-        return Snapshot(int(state["step"]), *parts)
+        free = f"{shutil.disk_usage(place.parent).free / 1e6:,.1f} MB are free"
+    except OSError:
+        free = "it is full"
+    return MissingError(
+        f"{place}: the disk must have room for a checkpoint ({size / 1e6:,.1f} MB), but {free} ({error}). {before}: "
+        "make room, then go on with --resume."
+    )
+
+
+# ---- reading
+
+
+def load(place: Path, checked: bool = False) -> Snapshot:
+    """Read a checkpoint after proving it whole, unless somebody has `checked` it already."""
+    if not checked:
+        check_folder(place)
+    try:
+        state = json.loads((place / STATE).read_text())
+        validations = tuple((int(step), float(value)) for step, value in state["validations"])
+        weights, optimiser, random, moving = (
+            _group(place, name) for name in ("model", "optimiser", "random", "moving")
+        )
+        if not weights or not random:
+            raise ValueError("it holds no weights" if not weights else "it holds no random state")
+        return Snapshot(int(state["step"]), weights, optimiser, random, int(state["cursor"]), moving, validations)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DataError(f"{place}: must be a checkpoint Regard wrote, but cannot be read as one ({error}).") from error
+
+
+def _group(place: Path, group: str) -> dict[str, Tensor]:
+    """All tensors of one kind, from one file or from several."""
+    pattern = re.compile(rf"{group}(-\d+-of-\d+)?\.safetensors")
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(read_manifest(place)):
+        if pattern.fullmatch(name):
+            tensors |= load_file(place / name)
+    return tensors
 
 
 def found(folder: Path) -> list[Path]:
@@ -69,14 +171,20 @@ def found(folder: Path) -> list[Path]:
     return sorted(place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal())
 
 
-def newest(folder: Path) -> tuple[Snapshot, list[str]]:
-    """The newest whole checkpoint, and a line for each newer one that turned out damaged."""
+def newest(folder: Path, team: Team = ALONE) -> tuple[Snapshot, list[str]]:
+    """The newest whole checkpoint, and a line for each newer one that turned out damaged; in a team for all members."""
+    if not team.leads:
+        # The leader has proved it, and its files are the same for all.
+        return load(place_of(folder, int(team.agree(0))), checked=True), []
     damaged: list[str] = []
     for place in reversed(found(folder)):
         try:
-            return load(place), damaged
+            snapshot = load(place)
         except RegardError as error:
             damaged.append(f"{error} Using the checkpoint before it.")
+        else:
+            team.agree(snapshot.step)
+            return snapshot, damaged
     if damaged:
         raise DataError(f"{folder}: no checkpoint here is whole. " + " ".join(damaged))
     raise MissingError(
@@ -98,38 +206,67 @@ def averaged(places: Sequence[Path]) -> dict[str, Tensor]:
     mean: dict[str, Tensor] = {}
     for place in places:
         check_folder(place)
-        for name, weight in load_file(place / WEIGHTS).items():
+        for name, weight in _group(place, "model").items():
             share = weight.double() / len(places)
             mean[name] = mean[name] + share if name in mean else share
     return {name: weight.float() for name, weight in mean.items()}
 
 
+# ---- from the training and back
+
+
+def share_of(tensors: Iterable[tuple[str, Tensor]], part: int = 0, parts: int = 1) -> dict[str, Tensor]:
+    """Copies on the CPU of those tensors that process `part` of `parts` keeps, by name.
+
+    Tensors divided among processes come together one by one: all processes must ask for the same.
+    """
+    kept, on_gpu = {}, False
+    for number, (name, tensor) in enumerate(tensors):
+        tensor = sharding.whole(tensor.detach())
+        if number % parts == part:
+            on_gpu |= tensor.is_cuda
+            # Into pinned memory, a GPU copies at full speed.
+            copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+            kept[name] = copy.copy_(tensor, non_blocking=True)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return kept
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the model's weights on the CPU."""
-    return {name: weight.detach().cpu().clone() for name, weight in model.state_dict().items()}
+    return share_of(model.state_dict().items())
 
 
-def optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's state, flat: `parameter name/exp_avg` → tensor."""
-    flat = {}
+def restore_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put weights back, divided as the model's are; RuntimeError if they are not this model's."""
+    own = model.state_dict()
+    model.load_state_dict(
+        {name: sharding.divided_like(value, own[name]) if name in own else value for name, value in weights.items()}
+    )
+
+
+def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    """Adam's state, flat: `parameter name/exp_avg` and the tensor."""
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
-            flat[f"{name}/{key}"] = value.detach().cpu().clone()
-    return flat
+            yield f"{name}/{key}", value
 
 
 def restore_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
-    """Put back what `optimiser_state` took."""
+    """Put back what was taken from `optimiser_tensors`."""
     parameters = dict(model.named_parameters())
     optimiser.state.clear()
     for path, value in flat.items():
         name, key = path.rsplit("/", 1)
-        parameter = parameters[name]
-        optimiser.state[parameter][key] = value.to(parameter.device)
+        like = parameters[name].detach()
+        # A count of steps is one number, which nobody can divide.
+        own = value.to(like.device) if value.ndim == 0 else sharding.divided_like(value, like)
+        optimiser.state[parameters[name]][key] = own.clone()
 
 
 def random_state() -> dict[str, Tensor]:
-    """The state of torch's generators (dropout draws from them)."""
+    """The state of torch's generators."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()

@@ -1,45 +1,116 @@
-"""Adam with the paper's learning rate (Attention Is All You Need, section 5.3).
+"""Adam and its learning rates (Attention Is All You Need, section 5.3).
 
-lr(step) = factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5),   step = 1, 2, …
+    paper          factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)
+    inverse-sqrt   rate · √(warmup / step)
+    cosine         final + (rate - final) · (1 + cos(π · progress)) / 2
+    linear         final + (rate - final) · (1 - progress)
+    constant       rate
+
+step = 1, 2, …; progress goes from 0 at the end of the warm-up to 1 at the last step. All but the paper's rise in a
+straight line to `rate` during the warm-up, as the paper's does by its own formula.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
 
 
 @dataclass(frozen=True)
 class OptimiserSettings:
     """Adam's settings and the schedule's; the defaults are the paper's."""
 
+    kind: Literal["adam", "adamw"] = "adam"
+    """`adamw` pulls weights towards zero apart from the gradient (Loshchilov and Hutter 2019)."""
+    schedule: Schedule = "paper"
     warmup: int = 4_000
     factor: float = 1.0
+    """What the paper's rate is multiplied by; for schedule = "paper"."""
+    rate: float = 1e-3
+    """The highest rate, reached at the end of the warm-up; for the other schedules."""
+    final: float = 0.0
+    """The rate of the last step; for schedule = "cosine" and "linear"."""
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    """How hard `adamw` pulls, on matrices alone; biases, norms and the like are left alone."""
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        if self.warmup < 1:
-            raise ValueError(f"`warmup` must be at least 1 step, but is {self.warmup}")
-        for name in ("factor", "epsilon", "clip"):
+        least = 1 if self.schedule in ("paper", "inverse-sqrt") else 0
+        if self.warmup < least:
+            raise ValueError(f"`warmup` must be at least {least} for schedule = {self.schedule}, but is {self.warmup}")
+        for name in ("factor", "rate", "epsilon", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"`{name}` must be positive and finite, but is {value}")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
+        if not 0 <= self.final <= self.rate:
+            raise ValueError(f"`final` must be from 0 to `rate` ({self.rate}), but is {self.final}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"`weight_decay` must be at least 0 and finite, but is {self.weight_decay}")
+        if self.weight_decay and self.kind == "adam":
+            raise ValueError(f'`weight_decay` needs kind = "adamw", but kind is "{self.kind}"')
 
-    def learning_rate(self, step: int, d_model: int) -> float:
-        """The rate of step 1, 2, …: it rises for `warmup` steps, then falls with the square root."""
-        return self.factor * d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
+    def learning_rate(self, step: int, d_model: int, steps: int) -> float:
+        """The rate of step 1, 2, … of a run of `steps`."""
+        if self.schedule == "paper":
+            return self.factor * d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
+        if step < self.warmup:
+            return self.rate * step / self.warmup
+        progress = min(1.0, (step - self.warmup) / max(1, steps - self.warmup))
+        match self.schedule:
+            case "inverse-sqrt":
+                return self.rate * math.sqrt(self.warmup / step)
+            case "cosine":
+                return self.final + (self.rate - self.final) * (1 + math.cos(math.pi * progress)) / 2
+            case "linear":
+                return self.final + (self.rate - self.final) * (1 - progress)
+            case "constant":
+                return self.rate
 
 
-def adam(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Adam:
+def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Adam:
     """Adam over all of the model's parameters, in one fused kernel."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    matrices, others = ([weight for weight in weights if (weight.ndim >= 2) == wide] for wide in (True, False))
+    on_gpu = bool(weights) and weights[0].is_cuda
+    # On a GPU the rate is a number in its memory: a recorded step reads the one of the day.
+    rate: float | Tensor = torch.zeros((), device=weights[0].device) if on_gpu else 0.0
     betas = (settings.beta1, settings.beta2)
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=settings.epsilon, fused=True)
+    if settings.kind == "adam":
+        return torch.optim.Adam(weights, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
+
+
+def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
+    """The learning rate of the next step."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+@torch.no_grad()
+def apply(optimiser: torch.optim.Adam, norm: Tensor, clip: float | None) -> Tensor:
+    """Change the weights once, unless the gradient's `norm` is no number; says whether it was one, [], on the device.
+
+    Nothing here waits for a GPU. The fused kernel itself divides the gradients by `grad_scale`, which clips them, and
+    does nothing at all where `found_inf` is 1: the two doors torch keeps for mixed precision.
+    """
+    usable = norm.isfinite()
+    setattr(optimiser, "found_inf", (~usable).float())  # noqa: B010
+    setattr(optimiser, "grad_scale", None if clip is None else torch.where(usable, norm / clip, 1.0).clamp(min=1.0))  # noqa: B010
+    optimiser.step()
+    return usable

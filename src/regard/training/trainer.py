@@ -1,59 +1,102 @@
 """The training loop's one step, and how to stop and go on exactly.
 
-A run is a function of (settings, data, seed): the order of batches comes from the step number, the rate from
-the schedule, dropout from a generator whose state is part of the checkpoint.
+A run is a function of (settings, data, seed): batches and dropout follow from the number of the step, the rate from
+the schedule. Nothing in a step waits for a GPU: what there is to say of it is added up on the device until somebody
+asks for a report.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch
 from regard.data.batching import Batches
 from regard.errors import DataError, UsageError
-from regard.models.interface import Learner
-from regard.training import checkpoint
+from regard.layers.dropout import Noise
+from regard.models.interface import Learner, SequenceModel
+from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
-from regard.training.loss import smoothed_cross_entropy
-from regard.training.optim import OptimiserSettings, adam
+from regard.training.feed import Feed, Portion
+from regard.training.graph import StepGraphs
+from regard.training.loss import smoothed_cross_entropy, total_likelihood
+from regard.training.objective import Objective, ObjectiveSettings
+from regard.training.optim import OptimiserSettings
+from regard.training.report import StepReport
+from regard.training.sharding import WholeModel
+from regard.training.team import ALONE, Parallel, Team
+
+Precision = Literal["auto", "fp32", "bf16"]
+MANY_SHAPES = 16  # of batches: from there on compiling each takes longer than it saves
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """How long to train and what to keep; the defaults are the paper's base model's."""
+class TrainingSettings(ObjectiveSettings):
+    """How long to train, how, and what to keep; the defaults are the paper's base model's."""
 
     steps: int = 100_000
-    label_smoothing: float = 0.1
+    minutes: float | None = None
+    """Stop after so much time, if the steps take longer."""
+    parts: int = 1
+    """Read each batch in so many parts and add up their gradients: the same step in less memory."""
+    precision: Precision = "auto"
+    """What is computed with; weights and their updates are fp32 always. `auto` is bf16 on GPUs, fp32 elsewhere."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """Whether to translate the model into faster code first; `auto` does on GPUs, for few shapes of batches."""
+    parallel: Parallel = "auto"
+    """How several processes share the work: `ddp` gives each all weights, `fsdp` a slice of each; `auto` is `fsdp` only
+    where it must be."""
+    deterministic: bool = True
+    """Add numbers up in the same order every time on GPUs, too, so that a run can be repeated to the bit. Without it
+    the base model trains a tenth faster there; on CPUs it makes no difference."""
+    report_every: int | None = None
+    """Steps between two reports; unless given, 1 on a CPU and 10 on a GPU, which has to be waited for."""
     validate_every: int = 1_000
+    bleu_lines: int = 0
+    """How many lines of the validation set to translate at each validation, for BLEU; 0 is none."""
+    patience: int | None = None
+    """Stop when so many validations in a row are no better than the best one."""
+    best_by: Literal["loss", "bleu"] = "loss"
+    """What makes a validation the best."""
     save_every: int = 1_000
     keep: int = 5
+    """How many of the newest checkpoints stay."""
+    keep_best: int = 0
+    """How many of the best stay beside them."""
     average: int = 5
+    """How many checkpoints the final weights are the mean of."""
+    average_of: Literal["newest", "best"] = "newest"
+    ema: float | None = None
+    """Keep a moving mean of the weights, so much of the old at each step (0.999, say), and make it the final model."""
     optimiser: OptimiserSettings = OptimiserSettings()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "validate_every", "save_every", "keep", "average"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
-        if self.average > self.keep:
-            raise ValueError(f"`average` must be at most `keep` ({self.keep}), but is {self.average}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"`label_smoothing` must be at least 0 and below 1, but is {self.label_smoothing}")
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """What one step did: the mean loss a token, the rate, and how many source and target tokens it read."""
-
-    step: int
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    tokens: int
+        super().__post_init__()
+        for name in ("steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {value}")
+        for name in ("bleu_lines", "keep_best"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        kept = self.keep if self.average_of == "newest" else self.keep_best
+        name = "keep" if self.average_of == "newest" else "keep_best"
+        if self.average > kept:
+            raise ValueError(f"`average` must be at most `{name}` ({kept}), but is {self.average}")
+        if self.best_by == "bleu" and not self.bleu_lines:
+            raise ValueError('`best_by` = "bleu" needs `bleu_lines` of at least 1, but it is 0')
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"`ema` must be between 0 and 1, but is {self.ema}")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ValueError(f"`minutes` must be positive and finite, but is {self.minutes}")
 
 
 @dataclass(frozen=True)
@@ -62,84 +105,318 @@ class Validation:
 
     nll: float
     tokens: int
+    bytes: int = 0
+    """How long the text is in UTF-8, an end of line after each sentence; 0 if nobody knows."""
 
     @property
     def perplexity(self) -> float:
         """exp(nats a token)."""
         return math.exp(min(self.nll, 700.0))
 
+    @property
+    def perplexity_per_byte(self) -> float | None:
+        """exp(nats a byte): it does not depend on how text is cut into tokens."""
+        return math.exp(min(self.nll * self.tokens / self.bytes, 700.0)) if self.bytes else None
+
 
 class Trainer:
     """A model, its optimiser and its batches, and the step they have reached."""
 
-    def __init__(self, model: Learner, batches: Batches, settings: TrainingSettings) -> None:
-        self.model, self.batches, self.settings = model, batches, settings
-        self.optimiser = adam(model, settings.optimiser)
-        self.step = 0
+    def __init__(
+        self, model: Learner, batches: Batches, settings: TrainingSettings, seed: int = 0, team: Team = ALONE
+    ) -> None:
+        self.model, self.batches, self.settings, self.team = model, batches, settings, team
         self.device = next(model.parameters()).device
-        self._criterion = smoothed_cross_entropy(settings.label_smoothing)
+        self.step = 0
+        self.cursor = 0
+        """The next batch: the number of the step, unless batches were passed over because nothing came of them."""
+        # A warning, not an error, where torch knows no such way: a recurrent layer of cuDNN, say.
+        torch.use_deterministic_algorithms(settings.deterministic and self.device.type == "cuda", warn_only=True)
+        self.parts = settings.parts
+        self.bf16 = _bf16(settings.precision, self.device)
+        self.seed, self.noise = seed, Noise(model, seed)
+        compiled, sharded = self._compiles(), team.shards(settings.parallel, model)
+        self._whole = WholeModel(model) if sharded else None
+        self.objective = team.wrap(Objective(model, settings, compiled and not sharded), sharded, compiled)
+        self.optimiser = optim.optimiser(self.objective, settings.optimiser)
+        self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
+        self._graphs: StepGraphs | None = None
+        if (
+            compiled
+            and team.size == self.parts == 1
+            and len(batches.shapes) <= graph.MANY
+            and self.device.type == "cuda"
+        ):
+            self._graphs = StepGraphs(self._whole_step, self.device)
+        self._feed: Feed | None = None
+        self._tally = _Tally(self.device)
         self._likelihood = smoothed_cross_entropy(0.0)
 
-    def advance(self) -> StepReport:
+    def advance(self) -> None:
         """Read one batch and change the weights once."""
-        batch = self.batches[self.step].to(self.device)
-        rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.model.train()
-        loss = self.model.losses(batch, self._criterion).sum() / (batch.labels_BT != IGNORED).sum()
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        clip = self.settings.optimiser.clip
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if clip is None else clip)
-        value, length = loss.item(), norm.item()
-        # A finite loss can have an infinite gradient: stop before it ruins the weights and they are saved.
-        if not math.isfinite(value + length):
-            raise DataError(
-                f"step {self.step + 1}: the loss and its gradient must be finite, but are {value} and {length}. Lower "
-                "`training.optimiser.factor`, raise `training.optimiser.warmup`, or set `training.optimiser.clip`."
-            )
-        self.optimiser.step()
+        self.team.now(self.step + 1, self.cursor)
+        self._tally.begin()
+        if self._feed is None:
+            self._feed = Feed(self.batches, self.cursor, self.device, self.team.rank, self.team.size)
+        portion = self._feed.next()
+        rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width, self.settings.steps)
+        optim.set_rate(self.optimiser, rate)
+        loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
+        if self.settings.ema is not None:
+            torch._foreach_lerp_(self.moving, [weight.detach() for weight in self._weights()], 1 - self.settings.ema)
+        self._tally.add(loss, norm, usable, portion, rate)
         self.step += 1
-        return StepReport(self.step, value, rate, length, _real_tokens(batch))
+        self.cursor += 1
+
+    def report(self) -> StepReport:
+        """What the steps since the last report did; here, and only here, a GPU is waited for."""
+        return self._tally.report(self.step, self.team)
+
+    @property
+    def wasted_in_a_row(self) -> int:
+        """Of the steps in the last report, the most in a row whose gradient was no number."""
+        return self._tally.longest
 
     @torch.inference_mode()
-    def validate(self, batches: Iterable[Batch]) -> Validation:
-        """The model's mean negative log-likelihood on `batches`, without smoothing or dropout."""
-        self.model.eval()
-        total, tokens = 0.0, 0
-        for batch in batches:
-            batch = batch.to(self.device)
-            total += self.model.losses(batch, self._likelihood).double().sum().item()
-            tokens += int((batch.labels_BT != IGNORED).sum())
-        return Validation(total / max(tokens, 1), tokens)
+    def validate(self, batches: Iterable[Batch], size: int = 0) -> Validation:
+        """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        with self.reading() as model:
+            for number, batch in enumerate(batches):
+                if number % self.team.size == self.team.rank:
+                    batch = batch.to(self.device)
+                    with self._precision():
+                        sums[0] += self._negative_log_likelihood(model, batch)
+                    sums[1] += (batch.labels_BT != IGNORED).sum()
+        total, tokens = self.team.sum(sums).tolist()
+        return Validation(total / max(tokens, 1), int(tokens), size)
+
+    @contextmanager
+    def reading(self) -> Iterator[Learner]:
+        """The model with all its weights, to validate or translate with; all members of a team must ask for it."""
+        if self._whole is None:
+            yield self.model.eval()
+        else:
+            with self._whole.filled(self.model) as model:
+                yield cast(Learner, model)
 
     def snapshot(self) -> Snapshot:
-        """Everything needed to go on from here."""
+        """Everything needed to go on from here; in a team, this member's part of it."""
+        part, parts = self.team.rank, self.team.size if self._whole else 1
+        state = checkpoint.optimiser_tensors(self.model, self.optimiser)
         return Snapshot(
             self.step,
-            checkpoint.weights_of(self.model),
-            checkpoint.optimiser_state(self.model, self.optimiser),
+            checkpoint.share_of(self.model.state_dict().items(), part, parts),
+            checkpoint.share_of(state, part, parts),
             checkpoint.random_state(),
+            cursor=self.cursor,
+            moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
+            part=part,
+            parts=parts,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to (or on from) a snapshot."""
+        """Go back to (or on from) a whole snapshot, of whatever team."""
         try:
-            self.model.load_state_dict(snapshot.weights)
+            checkpoint.restore_weights(self.model, snapshot.weights)
         except RuntimeError as error:
             raise UsageError(
                 f"checkpoint of step {snapshot.step:,}: its weights must fit the model of the recipe, but do not. "
                 f"Leave the model's settings as they were. {error}"
             ) from error
+        if self._graphs is not None:
+            self._graphs = StepGraphs(self._whole_step, self.device)  # recordings know the old moments' places
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
         checkpoint.restore_random(snapshot.random)
+        for name, weight in zip(self._weight_names(), self.moving, strict=False):
+            weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
         self.step = snapshot.step
+        self.go_to(snapshot.cursor)
+
+    @torch.no_grad()
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Take other weights, for good; in a team the leader's, and those of the others may be empty."""
+        for name, own in self.model.state_dict().items():
+            given = weights[name].to(own.dtype) if self.team.leads else torch.empty(own.shape, dtype=own.dtype)
+            own.copy_(sharding.divided_like(self.team.share(given.to(self.device)), own))
+
+    def go_to(self, cursor: int) -> None:
+        """Read on from another batch."""
+        self.close()
+        self.cursor = cursor
+        self._tally = _Tally(self.device)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        if self._feed is not None:
+            self._feed.close()
+        self._feed = None
+
+    def moving_weights(self) -> dict[str, Tensor]:
+        """The weights of the model, their moving means where there are such; all members of a team must ask."""
+        means = checkpoint.share_of(zip(self._weight_names(), self.moving, strict=True))
+        return checkpoint.weights_of(self.model) | means
+
+    # ---- one step
+
+    def _change_weights(self, portion: Portion) -> tuple[Tensor, Tensor, Tensor]:
+        loss, norm = self._gradients_in_memory(portion)
+        return loss, norm, optim.apply(self.optimiser, norm + 0 * loss, self.settings.optimiser.clip)
+
+    def _recorded(self, portion: Portion) -> tuple[Tensor, ...]:
+        """The same step, played back; where its recording does not fit into memory, as usual from now on."""
+        assert self._graphs is not None
+        self.noise.set(self.cursor)
+        try:
+            return self._graphs.run(portion.batch, max(1, portion.labels))
+        except torch.OutOfMemoryError:
+            self._graphs = None
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        return self._change_weights(portion)
+
+    def _whole_step(self, batch: Batch, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All that the GPU does in one step; what changes from step to step, it finds in its memory."""
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        with self._precision():
+            loss = self.objective(batch) / labels
+            loss.backward()
+        norm = nn.utils.get_total_norm([weight.grad for weight in self.model.parameters() if weight.grad is not None])
+        return loss.detach(), norm, optim.apply(self.optimiser, norm + 0 * loss, self.settings.optimiser.clip)
+
+    def _gradients_in_memory(self, portion: Portion) -> tuple[Tensor, Tensor]:
+        """The loss and the gradients' norm; where memory runs out, again in twice as many parts."""
+        while True:
+            try:
+                return self._gradients(portion)
+            except torch.OutOfMemoryError as error:
+                if self.team.size > 1:
+                    # The others have gone on to where all meet, and cannot be called back.
+                    raise DataError(
+                        f"a batch must fit into memory, but does not: {error} Set `training.parts` to "
+                        f"{2 * self.parts} or lower `batch.tokens`, then go on with --resume."
+                    ) from error
+                rows = len(portion.batch.labels_BT)
+                if self.parts >= rows:
+                    raise DataError(
+                        f"step {self.step + 1}: a batch must fit into memory, but not even one row of it does "
+                        f"({portion.slots // rows:,} tokens). Lower `batch.tokens` or `batch.row`, or take a smaller "
+                        "model."
+                    ) from error
+            # Outside of the handler, whose traceback holds on to what did not fit.
+            self.parts *= 2
+            self.optimiser.zero_grad(set_to_none=True)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _gradients(self, portion: Portion) -> tuple[Tensor, Tensor]:
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        # Whatever else is drawn in this step follows from the same numbers as dropout, and differs between members.
+        torch.manual_seed(int(np.random.PCG64([self.seed, self.cursor, self.team.rank]).random_raw()) >> 1)
+        # Counted by the hosts among themselves: to send a number to a GPU is to wait for it.
+        labels = max(1.0, self.team.sum(torch.tensor(portion.labels, dtype=torch.float64)).item())
+        total = torch.zeros((), device=self.device)
+        for first_row, part, last in self._in_parts(portion.batch):
+            self.noise.set(self.cursor, first_row)
+            with self._precision(), self.team.accumulating(self.objective, last):
+                loss = self.objective(part) / labels
+                # The team takes the mean over its members, where the sum is wanted.
+                (loss * self.team.size).backward()
+            total += loss.detach()
+        gradients = [weight.grad for weight in self.objective.parameters() if weight.grad is not None]
+        norm = self.team.whole(nn.utils.get_total_norm(gradients))
+        return self.team.sum(total), norm
+
+    def _in_parts(self, batch: Batch) -> Iterator[tuple[int, Batch, bool]]:
+        """Some rows at a time: where in the whole team's batch they begin, the rows, and whether they are the last."""
+        rows = len(batch.labels_BT)
+        each = -(-rows // self.parts)
+        for first in range(0, rows, each):
+            part = batch if each >= rows else batch.rows(slice(first, first + each))
+            yield self.team.rank * rows + first, part, first + each >= rows
+
+    def _negative_log_likelihood(self, model: Learner, batch: Batch) -> Tensor:
+        matrix = model.output_matrix() if isinstance(model, SequenceModel) else None
+        if matrix is None or not isinstance(model, SequenceModel):
+            return model.losses(batch, self._likelihood).double().sum()
+        return total_likelihood(model.features(batch), *matrix, batch.labels_BT)
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
+
+    def _compiles(self) -> bool:
+        few = len(self.batches.shapes) <= MANY_SHAPES
+        wanted = self.settings.compile == "yes" or (
+            self.settings.compile == "auto" and self.device.type == "cuda" and few and self.model.packs_sentences
+        )
+        if wanted:
+            # Each shape is a graph of its own: small and fast, as long as there are not too many.
+            torch._dynamo.config.recompile_limit = max(8, 2 * len(self.batches.shapes))
+        return wanted
+
+    def _weights(self) -> list[nn.Parameter]:
+        return list(self.model.parameters())
+
+    def _weight_names(self) -> list[str]:
+        return [name for name, _ in self.model.named_parameters()]
 
 
-def _real_tokens(batch: Batch) -> int:
-    def count(segments_BT: Tensor) -> int:
-        return int((segments_BT != 0).sum())
+class _Tally:
+    """What steps did, added up on the device."""
 
-    source = 0 if batch.source is None else count(batch.source.places.segments_or_ones())
-    return source + count(batch.target.places.segments_or_ones())
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.longest = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._since: float | None = None
+        self._steps = self._tokens = self._slots = 0
+        self._rate = 0.0
+        # Loss, norm, skipped steps, skipped in a row just now, the most in a row.
+        self._sums = torch.zeros(5, dtype=torch.float64, device=self._device)
+
+    def begin(self) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def add(self, loss: Tensor, norm: Tensor, usable: Tensor, portion: Portion, rate: float) -> None:
+        zero = torch.zeros_like(loss)
+        streak = torch.where(usable, 0, self._sums[3] + 1)
+        self._sums = torch.stack(
+            [
+                self._sums[0] + torch.where(usable, loss, zero),
+                self._sums[1] + torch.where(usable, norm, zero),
+                self._sums[2] + ~usable,
+                streak,
+                torch.maximum(self._sums[4], streak),
+            ]
+        )
+        self._steps += 1
+        self._tokens += portion.tokens
+        self._slots += portion.slots
+        self._rate = rate
+
+    def report(self, step: int, team: Team) -> StepReport:
+        loss, norm, skipped, streak, longest = self._sums.tolist()
+        self.longest = int(longest)
+        counts = team.sum(torch.tensor([self._tokens, self._slots], dtype=torch.float64))
+        tokens, slots = (int(count) for count in counts.tolist())
+        seconds = time.monotonic() - (self._since or time.monotonic())
+        used = max(1, self._steps - int(skipped))
+        report = StepReport(
+            step, self._steps, loss / used, self._rate, norm / used, tokens, seconds, int(skipped),
+            padding=1 - tokens / max(slots, 1),
+        )  # fmt: skip
+        self._clear()
+        self._sums[3] = streak
+        return report
+
+
+def _bf16(precision: Precision, device: torch.device) -> bool:
+    if precision == "auto":
+        # CPUs without instructions for it compute bf16 hundreds of times slower than fp32.
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return precision == "bf16"

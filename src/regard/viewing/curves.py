@@ -1,7 +1,7 @@
 """Curves as one standalone SVG: times against lengths, losses against steps.
 
 Each curve is named at its own end instead of in a legend, and has a colour and a marker of its own. Axes are linear or
-logarithmic. Nothing here knows what is being drawn.
+logarithmic. Several plots can share a picture. Nothing here knows what is being drawn.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Literal
 
 from regard.errors import UsageError
 
-LEFT, TOP, WIDE, HIGH = 72, 72, 520, 340  # the plot inside the picture
+LEFT, TOP, WIDE, HIGH = 72, 72, 520, 340  # the plot inside a picture of one
+SMALL_WIDE, SMALL_HIGH = 330, 180  # a plot inside a picture of several
+MARGIN, ABOVE, BELOW = 20, 44, 62  # around such a plot: to its sides, and from one to the next
 APART = 17  # pixels between two names
-MARKED = 60  # a curve of more points than this is drawn without markers
+MARKED = 60  # a curve of more points than this is drawn without markers; in a smaller plot sooner
 
 _COLOURS = [("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
             ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf")]  # fmt: skip
@@ -25,7 +27,7 @@ _MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5l5 8
             "M0 5l5-8.5h-10z"]  # fmt: skip
 _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
-.title { font-size: 15px; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
+.title { font-size: 15px; } .name { font-weight: 600; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
 .grid { stroke: #e4e7ee; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .leader { opacity: .5; stroke-dasharray: 2 3; }
 @media (prefers-color-scheme: dark) {
@@ -49,39 +51,77 @@ class Axis:
     title: str
     scale: Literal["linear", "log"] = "linear"
     ticks: tuple[float, ...] | None = None
+    zero: bool = False
+    """Whether it begins at zero or below, so that heights can be compared; for linear axes."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Curves over one pair of axes."""
+
+    curves: tuple[Curve, ...]
+    x: Axis
+    y: Axis
 
 
 def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
     """Draw curves; the exact value of a marked point is in its tooltip."""
-    _check(curves, x, y)
-    across = _ruler([point[0] for curve in curves for point in curve.points], x, LEFT, LEFT + WIDE)
-    upward = _ruler([point[1] for curve in curves for point in curve.points], y, TOP + HIGH, TOP)
-    names = _spread([upward.place(curve.points[-1][1]) for curve in curves])
-    width = LEFT + WIDE + 34 + max(7.4 * len(curve.name) for curve in curves) + 12
-    height = TOP + HIGH + 58
+    plot = Plot(tuple(curves), x, y)
+    _check(plot)
+    width, height = LEFT + WIDE + _room_for_names(plot) + 12, TOP + HIGH + 58
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
-        f'viewBox="0 0 {width:.0f} {height}" role="img" aria-label="{_text(title)}">',
-        f"<style>{_STYLE}{_colours(len(curves))}</style>",
-        '<rect class="panel" width="100%" height="100%" rx="10"/>',
-        f'<text class="title" x="20" y="30">{_text(title)}</text>',
         f'<text class="quiet" x="20" y="{TOP - 18}">{_text(y.title)}</text>',
-        f'<text class="quiet" x="{LEFT + WIDE}" y="{height - 14}" text-anchor="end">{_text(x.title)}</text>',
-        *_grid(across, upward),
+        *_plotted(plot, _Frame(LEFT, TOP, WIDE, HIGH)),
     ]
-    for number, curve in enumerate(curves):
-        parts += _drawn(number, curve, across, upward, names[number])
-    return "\n".join([*parts, "</svg>\n"])
+    return _picture(title, width, height, len(curves), parts)
 
 
-def _check(curves: Sequence[Curve], x: Axis, y: Axis) -> None:
-    if not curves:
+def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2) -> str:
+    """Draw several small plots, row by row; above each stands what its y axis measures."""
+    for plot in plots:
+        _check(plot)
+    if not plots:
+        raise UsageError("plots_svg: there must be at least one plot, but none was given. Pass what to draw.")
+    cell = LEFT + SMALL_WIDE + max(_room_for_names(plot) for plot in plots)
+    parts = []
+    for number, plot in enumerate(plots):
+        row, column = divmod(number, columns)
+        frame = _Frame(
+            LEFT + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), SMALL_WIDE, SMALL_HIGH
+        )
+        parts.append(f'<text class="name" x="{frame.left - 52:.0f}" y="{frame.top - 18}">{_text(plot.y.title)}</text>')
+        parts += _plotted(plot, frame)
+    rows = -(-len(plots) // columns)
+    width, height = min(columns, len(plots)) * cell + MARGIN, TOP - 14 + rows * (ABOVE + SMALL_HIGH + BELOW) - 8
+    return _picture(title, width, height, max(len(plot.curves) for plot in plots), parts)
+
+
+def _picture(title: str, width: float, height: int, colours: int, parts: Sequence[str]) -> str:
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+            f'viewBox="0 0 {width:.0f} {height}" role="img" aria-label="{_text(title)}">',
+            f"<style>{_STYLE}{_colours(colours)}</style>",
+            '<rect class="panel" width="100%" height="100%" rx="10"/>',
+            f'<text class="title" x="20" y="30">{_text(title)}</text>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def _room_for_names(plot: Plot) -> float:
+    return 34 + max(7.4 * len(curve.name) for curve in plot.curves)
+
+
+def _check(plot: Plot) -> None:
+    if not plot.curves:
         raise UsageError("curves_svg: there must be at least one curve, but none was given. Pass what to draw.")
-    for curve in curves:
+    for curve in plot.curves:
         if not curve.points:
             raise UsageError(f"curves_svg: curve {curve.name!r} must have a point, but has none. Leave it out.")
         for point in curve.points:
-            for axis, value in zip((x, y), point, strict=True):
+            for axis, value in zip((plot.x, plot.y), point, strict=True):
                 if not math.isfinite(value) or (axis.scale == "log" and value <= 0):
                     rule = "positive on a logarithmic axis" if axis.scale == "log" else "finite"
                     raise UsageError(
@@ -91,6 +131,20 @@ def _check(curves: Sequence[Curve], x: Axis, y: Axis) -> None:
 
 
 # ---- from values to pixels
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where a plot is inside the picture, in pixels."""
+
+    left: float
+    top: int
+    wide: int
+    high: int
+
+    @property
+    def bottom(self) -> int:
+        return self.top + self.high
 
 
 @dataclass(frozen=True)
@@ -118,6 +172,7 @@ def _ruler(values: Sequence[float], axis: Axis, first: float, last: float) -> Ru
         low, high = low / air, high * air
         ticks = _round_logs(low, high)
     else:
+        low = min(low, 0.0) if axis.zero else low
         air = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
         low, high = low - air, high + air
         ticks = _round_numbers(low, high)
@@ -140,13 +195,12 @@ def _round_logs(low: float, high: float) -> list[float]:
     return [times * 10.0**power for power in powers for times in steps]
 
 
-def _spread(places: Sequence[float]) -> list[float]:
-    """The same places, moved as little as needed for each to be APART from the next, and none below the plot."""
+def _spread(places: Sequence[float], limit: float) -> list[float]:
+    """The same places, moved as little as needed for each to be APART from the next, and none below the limit."""
     order = sorted(range(len(places)), key=lambda number: places[number])
     spread = list(places)
     for above, below in pairwise(order):
         spread[below] = max(spread[below], spread[above] + APART)
-    limit = float(TOP + HIGH)
     for number in reversed(order):
         spread[number] = limit = min(spread[number], limit)
         limit -= APART
@@ -156,36 +210,69 @@ def _spread(places: Sequence[float]) -> list[float]:
 # ---- from pixels to SVG
 
 
-def _grid(across: Ruler, upward: Ruler) -> list[str]:
+def _plotted(plot: Plot, frame: _Frame) -> list[str]:
+    """The grid, the curves, their names, and the title of the x axis."""
+    points = [point for curve in plot.curves for point in curve.points]
+    across = _ruler([x for x, _ in points], plot.x, frame.left, frame.left + frame.wide)
+    upward = _ruler([y for _, y in points], plot.y, frame.bottom, frame.top)
+    names = _spread([upward.place(curve.points[-1][1]) for curve in plot.curves], frame.bottom)
+    parts = [
+        f'<text class="quiet" x="{frame.left + frame.wide:.0f}" y="{frame.bottom + 44}" text-anchor="end">'
+        f"{_text(plot.x.title)}</text>",
+        *_grid(across, upward, frame),
+    ]
+    for number, curve in enumerate(plot.curves):
+        parts += _drawn(number, curve, across, upward, names[number])
+        if len(curve.points) <= MARKED * frame.wide // WIDE:
+            parts += _marked(number, curve, across, upward)
+    return parts
+
+
+def _grid(across: Ruler, upward: Ruler, frame: _Frame) -> list[str]:
     lines = []
-    for tick in across.ticks:
+    for tick in _readable(across):
         x = across.place(tick)
-        lines.append(f'<path class="grid" d="M{x:.1f} {TOP}v{HIGH}"/>')
+        lines.append(f'<path class="grid" d="M{x:.1f} {frame.top}v{frame.high}"/>')
         lines.append(
-            f'<text class="quiet" x="{x:.1f}" y="{TOP + HIGH + 20}" text-anchor="middle">{_number(tick)}</text>'
+            f'<text class="quiet" x="{x:.1f}" y="{frame.bottom + 20}" text-anchor="middle">{_number(tick)}</text>'
         )
     for tick in upward.ticks:
         y = upward.place(tick)
-        lines.append(f'<path class="grid" d="M{LEFT} {y:.1f}h{WIDE}"/>')
-        lines.append(f'<text class="quiet" x="{LEFT - 8}" y="{y + 4.5:.1f}" text-anchor="end">{_number(tick)}</text>')
+        lines.append(f'<path class="grid" d="M{frame.left:.0f} {y:.1f}h{frame.wide}"/>')
+        lines.append(
+            f'<text class="quiet" x="{frame.left - 8:.0f}" y="{y + 4.5:.1f}" text-anchor="end">{_number(tick)}</text>'
+        )
     return lines
+
+
+def _readable(across: Ruler) -> tuple[float, ...]:
+    """The ticks of a horizontal axis, thinned out until their numbers do not touch."""
+    ticks = across.ticks
+    while len(ticks) > 2 and any(
+        across.place(right) - across.place(left) < 4 * (len(_number(left)) + len(_number(right))) + 8
+        for left, right in pairwise(ticks)
+    ):
+        ticks = ticks[::2]
+    return ticks
 
 
 def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:
     places = [(across.place(x), upward.place(y)) for x, y in curve.points]
-    colour, (end_x, end_y), name_x = f"c{number % len(_COLOURS)}", places[-1], LEFT + WIDE + 22
-    parts = [
+    colour, (end_x, end_y), name_x = f"c{number % len(_COLOURS)}", places[-1], across.last + 22
+    return [
         f'<path class="curve {colour}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
-        f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x} {name_y:.1f}"/>',
-        f'<text class="{colour}" x="{name_x + 6}" y="{name_y + 4.5:.1f}">{_text(curve.name)}</text>',
+        f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x:.0f} {name_y:.1f}"/>',
+        f'<text class="{colour}" x="{name_x + 6:.0f}" y="{name_y + 4.5:.1f}">{_text(curve.name)}</text>',
     ]
-    if len(places) <= MARKED:
-        for (x, y), point in zip(places, curve.points, strict=True):
-            parts.append(
-                f'<path class="{colour}" transform="translate({x:.1f} {y:.1f})" d="{_MARKERS[number % len(_MARKERS)]}">'
-                f"<title>{_text(curve.name)}: {_number(point[0])}, {point[1]:.4g}</title></path>"
-            )
-    return parts
+
+
+def _marked(number: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str]:
+    colour, marker = f"c{number % len(_COLOURS)}", _MARKERS[number % len(_MARKERS)]
+    return [
+        f'<path class="{colour}" transform="translate({across.place(x):.1f} {upward.place(y):.1f})" d="{marker}">'
+        f"<title>{_text(curve.name)}: {_number(x)}, {y:.4g}</title></path>"
+        for x, y in curve.points
+    ]
 
 
 def _colours(curves: int) -> str:

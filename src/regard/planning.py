@@ -1,0 +1,390 @@
+"""What a run will take, before it takes it: a recipe that fits corpus and machine, its memory, its speed and its time.
+
+    seconds a step = tokens · FLOPs a token / (share · FLOP/s of a matrix product)
+
+FLOPs and memory are counted by `regard.viewing.costs`, and a product of the model's own size is timed on this machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import torch
+
+from regard.data.corpus import CorpusSettings, Files, Mixture, Text
+from regard.data.formats import STDIN, find_files, open_text
+from regard.data.generated import Generated, generate
+from regard.machine import Machine, matmul_speed
+from regard.models.build import build
+from regard.models.interface import SequenceModel
+from regard.recipe import Recipe, load_recipe
+from regard.settings.tree import text_of
+from regard.status import clock
+from regard.viewing.costs import SENTENCE, count
+
+# Of the speed of products alone, as training reaches it: on the H200 half with the compiled base model, on cores of a
+# server 0.2 to 0.5 with small ones. So times are right within a factor of two; what training shows is measured.
+SHARE = {"cpu": 0.3, "cuda": 0.5}
+BYTES_A_TOKEN = 4.5  # Multi30k en-de: 4.3 with 4,000 tokens, 4.8 with 8,000, 5.5 with 32,000
+FILLED = 0.95  # the share of a packed batch that is not padding
+CHUNK = 2**22
+CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
+FEWEST_STEPS = 1_000
+
+
+# ---- the corpus, at a glance
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """How many pairs (or lines) there are, and the bytes of each side; source is 0 for plain text."""
+
+    pairs: int
+    source: int
+    target: int
+
+    def __add__(self, other: CorpusSize) -> CorpusSize:
+        return CorpusSize(self.pairs + other.pairs, self.source + other.source, self.target + other.target)
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the target side has, ends of sentences included."""
+        return round(self.target / BYTES_A_TOKEN) + self.pairs
+
+
+def measure(settings: CorpusSettings) -> CorpusSize | None:
+    """The size of a corpus, by counting lines; nothing is filtered. None where it cannot be read twice."""
+    match settings:
+        case Generated():
+            some = generate(replace(settings, pairs=min(settings.pairs, 200), valid=0, test=0)).train
+            sides = ([pair.source for pair in some], [pair.target for pair in some])
+            source, target = (sum(len(text.encode()) for text in side) for side in sides)
+            times = settings.pairs / len(some)
+            return CorpusSize(settings.pairs, round(source * times), round(target * times))
+        case Files():
+            if STDIN in (settings.source, settings.target):
+                return None
+            lines, source = _count(settings.source)
+            # One file that holds both sides: which part is whose would take reading it.
+            target = _count(settings.target)[1] if settings.target is not None else source // 2
+            return CorpusSize(lines, source if settings.target is not None else source // 2, target)
+        case Mixture():
+            sizes = [measure(corpus) for corpus in settings.corpora]
+            return sum((size for size in sizes if size is not None), CorpusSize(0, 0, 0))
+        case Text():
+            if settings.text == STDIN:
+                return None
+            lines, target = _count(settings.text)
+            return CorpusSize(lines, 0, target)
+
+
+def _count(place: str) -> tuple[int, int]:
+    """The lines and the bytes of all files of a place."""
+    lines = size = 0
+    for file in find_files(place):
+        last = b"\n"
+        with open_text(Path(file)) as stream:
+            while chunk := stream.read(CHUNK):
+                lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:]
+        lines += last != b"\n"
+    return lines, size
+
+
+# ---- what a recipe takes
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Bytes that one process holds, if the model is trained in this `way`."""
+
+    way: str
+    weights: int
+    gradients: int
+    moments: int
+    gathered: int
+    """Weights of layers at work, fetched from the others; with FSDP."""
+    activations: int
+    most: int
+    """At once: at no moment is all of the above alive."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run of a recipe takes on `world` such devices. Speed, time and tokens are estimates."""
+
+    name: str
+    machine: Machine
+    world: int
+    parameters: int
+    vocabulary: int
+    corpus: CorpusSize | None
+    batch_tokens: int
+    """A side."""
+    rows: int
+    length: int
+    steps: int
+    steps_per_epoch: int | None
+    flops_per_token: int
+    """Forward and backward, for each target token."""
+    matmul_flops: float
+    tokens_per_second: float
+    """Of both sides, padding not counted, by all devices."""
+    seconds: float
+    """Of all steps, without validation."""
+    holdings: tuple[Holding, ...]
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of a batch that one process reads."""
+        return -(-self.rows // self.world)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; memory in bytes."""
+        return {**asdict(self), "rows_each": self.rows_each}
+
+    def to_text(self) -> str:
+        """About a dozen lines for a terminal."""
+        devices = f"{self.world} × " if self.world > 1 else ""
+        lines = [f"plan: {self.name} on {devices}{self.machine}", f"  model    {self.parameters:,} parameters, "
+                 f"{self.vocabulary:,} tokens of vocabulary"]  # fmt: skip
+        epochs = ""
+        if self.corpus is not None and self.steps_per_epoch:
+            lines.append(f"  corpus   {self.corpus.pairs:,} lines, about {self.corpus.tokens:,} target tokens")
+            epochs = f", about {_few(self.steps / self.steps_per_epoch)} epochs of {self.steps_per_epoch:,} steps"
+        used = SHARE[self.machine.device] * self.matmul_flops
+        share = f", of which each process reads {self.rows_each:,}" if self.world > 1 else ""
+        lines += [
+            f"  batches  {self.batch_tokens:,} tokens a side: {self.rows:,} rows of {self.length}{share}",
+            f"  steps    {self.steps:,}{epochs}",
+            f"  speed    about {self.tokens_per_second:,.0f} tokens/s: {_short(self.flops_per_token)}FLOP a target "
+            f"token, {_short(used)}FLOP/s of the {_short(self.matmul_flops)}FLOP/s measured",
+            f"  time     about {_time(self.seconds)}, give or take a factor of two; validation not counted",
+        ]  # fmt: skip
+        if self.world > 1:
+            lines.append("           if the processes' talk hides behind their work; more if it does not")
+        return "\n".join([*lines, *_memory_table(self)])
+
+
+def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
+    """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
+    vocabulary = recipe.tokenizer.vocabulary
+    with torch.device("meta"):
+        model = build(recipe.model, vocabulary)
+    length = _row_length(recipe, size)
+    flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam)
+    speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
+    seconds = recipe.batch.tokens * flops.training_token / (SHARE[machine.device] * speed) / world
+    sides = 2 if model.reads_source else 1
+    holdings = [
+        Holding("1 process", alone.weights, alone.gradients, alone.moments, 0, alone.activations, alone.training)
+    ]
+    if world > 1:
+        _, share = count(model, length, max(length, recipe.batch.tokens // world), recipe.search.beam)
+        ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.training)
+        holdings += [ddp, _sharded(ddp, _largest_layer(model), world)]
+    return Plan(
+        name=recipe.name, machine=machine, world=world, parameters=sum(w.numel() for w in model.parameters()),
+        vocabulary=vocabulary, corpus=size, batch_tokens=recipe.batch.tokens, rows=alone.rows, length=length,
+        steps=recipe.training.steps,
+        steps_per_epoch=None if size is None else max(1, round(size.tokens / (FILLED * recipe.batch.tokens))),
+        flops_per_token=flops.training_token, matmul_flops=speed,
+        tokens_per_second=sides * FILLED * recipe.batch.tokens / seconds, seconds=recipe.training.steps * seconds,
+        holdings=tuple(holdings),
+    )  # fmt: skip
+
+
+def _row_length(recipe: Recipe, size: CorpusSize | None) -> int:
+    if recipe.batch.layout != "buckets":
+        return recipe.batch.row
+    return SENTENCE if size is None or not size.pairs else max(1, round(size.tokens / size.pairs))
+
+
+def _inner(recipe: Recipe, model: SequenceModel[Any]) -> int:
+    """The wide side of the model's largest products."""
+    found: int = getattr(recipe.model, "d_ff", 4 * model.width)
+    return found
+
+
+def _largest_layer(model: SequenceModel[Any]) -> int:
+    """The bytes of the largest piece that FSDP gathers at a time: a layer of a stack, or an embedding."""
+    pieces: dict[str, int] = {}
+    for name, weight in model.named_parameters():
+        parts = name.split(".")
+        ends = next((place for place, part in enumerate(parts) if part.isdigit()), 0)
+        pieces[".".join(parts[: ends + 1])] = pieces.get(".".join(parts[: ends + 1]), 0) + weight.nbytes
+    return max(pieces.values())
+
+
+def _sharded(ddp: Holding, layer: int, world: int) -> Holding:
+    """FSDP: weights, gradients and moments are divided; a layer at work and the next one are whole."""
+    weights, gradients, moments = (-(-part // world) for part in (ddp.weights, ddp.gradients, ddp.moments))
+    alive = max(ddp.most - ddp.weights - ddp.moments - ddp.gradients, ddp.activations)
+    most = weights + moments + gradients + 2 * layer + alive
+    return Holding(f"FSDP × {world}", weights, gradients, moments, 2 * layer, ddp.activations, most)
+
+
+def _memory_table(plan: Plan) -> list[str]:
+    columns = ("weights", "gradients", "moments", "gathered", "activations", "most")
+    names = ("weights", "gradients", "Adam", "gathered", "activations", "most at once")
+    lines = ["  memory of a process, in float32" + "".join(f"{name:>14}" for name in names)]
+    for holding in plan.holdings:
+        sizes = [getattr(holding, column) for column in columns]
+        cells = "".join(f"{f'{_short(size)}B' if size else '–':>14}" for size in sizes)
+        lines.append(f"    {holding.way:<29}{cells}")
+    if plan.world > 1:
+        each = -(-plan.parameters // plan.world)
+        lines.append(f"  with DDP every process holds all {plan.parameters:,} parameters, with FSDP {each:,} of them")
+    if plan.holdings[-1].most > plan.machine.memory:
+        lines.append(
+            f"  warning: {_short(plan.holdings[-1].most)}B is more than the {_short(plan.machine.memory)}B there are. "
+            "Training will read batches in parts; a larger `training.parts` says so from the start."
+        )
+    return lines
+
+
+def _few(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _time(seconds: float) -> str:
+    days = seconds / 86_400
+    return f"{days:,.0f} days" if days >= 3 else clock(seconds)
+
+
+def _short(value: float) -> str:
+    """Three digits and a prefix: 82542592 → '82.5 M'."""
+    power = 0 if value < 1 else min(5, int(math.log10(value) + 1e-9) // 3)
+    amount = value / 1000**power
+    return f"{amount:.{max(0, 2 - int(math.log10(max(amount, 1))))}f} {['', 'k', 'M', 'G', 'T', 'P'][power]}"
+
+
+# ---- a recipe for those who bring none
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe chosen for a corpus and a machine: a preset, what is changed in it, and why."""
+
+    recipe: Recipe
+    preset: str
+    changes: tuple[str, ...]
+    """What was chosen, and then what was asked for."""
+    reasons: tuple[str, ...]
+    plan: Plan
+
+    def to_text(self, arguments: Sequence[str]) -> str:
+        """The reasons, the plan, and the command that says the same; `arguments` are those for the corpus."""
+        lines = ["No recipe was given, so here is one:", *(f"  {reason}" for reason in self.reasons)]
+        command = " ".join(["regard train", self.preset, *map(quote, self.changes), *arguments])
+        return "\n".join([*lines, self.plan.to_text(), f"The same, said in full: {command}"])
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A preset, the epochs it is worth training for, and the steps these must come to at least and at most."""
+
+    preset: str
+    epochs: int
+    fewest: int
+    most: int
+
+
+TINY, SMALL = _Size("tiny", 120, 3_000, 10_000), _Size("small", 40, 5_000, 30_000)
+MEDIUM, BASE = _Size("medium", 40, 10_000, 60_000), _Size("base", 20, 50_000, 100_000)
+
+
+def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
+    """A recipe for a corpus of this size; `data` and `overrides` are settings that stand, `overrides` above all."""
+    if size is None:
+        recipe = load_recipe("small", [*data, *overrides])
+        reason = "`small`: the corpus comes through a pipe, so that its size is not known"
+        return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
+    for candidate in _candidates(size, machine):
+        steps, why = _steps(candidate, size)
+        changes, reasons = _changes(candidate, size)
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
+        found = plan(recipe, machine, size)
+        if machine.device != "cpu" or found.seconds <= 3600 * CPU_HOURS:
+            break
+    # Who asks for a number of steps gets them.
+    if machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS and recipe.training.steps == steps:
+        hours = found.seconds / 3600
+        fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
+        why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
+        found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
+        steps = fewer
+    reasons.append(f"training.steps={steps}: {why}")
+    stands = [change for change in [*changes, *_schedule(candidate, steps)] if _holds(recipe, change)]
+    reasons = [reasons[0], *(reason for reason in reasons[1:] if reason.partition(":")[0] in stands)]
+    return Choice(recipe, candidate.preset, (*stands, *overrides), tuple(reasons), found)
+
+
+def _holds(recipe: Recipe, change: str) -> bool:
+    """Whether nothing that was asked for took a chosen setting's place."""
+    key, _, value = change.partition("=")
+    found: Any = recipe
+    for part in key.split("."):
+        found = getattr(found, part, None)
+    return text_of(found) == value
+
+
+def _candidates(size: CorpusSize, machine: Machine) -> list[_Size]:
+    """What suits the corpus, then what to fall back on where that takes too long."""
+    if size.pairs < 50_000:
+        return [TINY]
+    if machine.device == "cpu":
+        return [SMALL, TINY]
+    return [MEDIUM] if size.pairs < 1_000_000 else [BASE]
+
+
+_WHY = {
+    "tiny": "so few pairs are learned by heart by larger models",
+    "small": "this is as much as a CPU trains in some hours",
+    "medium": "more than a tiny model can hold, less than a base model needs",
+    "base": "the paper's base model, for corpora of a million pairs and more",
+}
+
+
+def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
+    """What to change in the preset's vocabulary and model, and why."""
+    preset = candidate.preset
+    vocabulary = {"medium": 16_000 if size.pairs >= 300_000 else 10_000, "base": 32_000}.get(
+        preset, min(8_000, max(1_000, _rounded(size.pairs / 5, 1_000)))
+    )
+    changes = [f"tokenizer.vocabulary={vocabulary}"]
+    reasons = [
+        f"`{preset}`: {size.pairs:,} pairs; {_WHY[preset]}",
+        f"tokenizer.vocabulary={vocabulary}: so that most tokens occur often enough to be learned",
+    ]
+    if preset == "small" and size.pairs < 300_000:
+        changes.append("model.dropout=0.3")
+        reasons.append("model.dropout=0.3: against learning by heart")
+    return changes, reasons
+
+
+def _steps(candidate: _Size, size: CorpusSize) -> tuple[int, str]:
+    """How many steps, and why."""
+    tokens = FILLED * load_recipe(candidate.preset).batch.tokens
+    steps = min(candidate.most, max(candidate.fewest, _rounded(candidate.epochs * size.tokens / tokens)))
+    epochs = steps * tokens / max(size.tokens, 1)
+    return steps, f"about {_few(epochs)} epochs; training stops earlier when validation stops improving"
+
+
+def _schedule(candidate: _Size, steps: int) -> list[str]:
+    """Some forty validations and as many checkpoints; ten validations without a better one end the run."""
+    every = max(50, _rounded(steps / 40, 50))
+    warmup = min(load_recipe(candidate.preset).training.optimiser.warmup, steps // 5)
+    return [
+        f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
+        "training.patience=10", f"training.optimiser.warmup={warmup}",
+    ]  # fmt: skip
+
+
+def _rounded(value: float, to: int = 100) -> int:
+    return max(1, round(value / to)) * to

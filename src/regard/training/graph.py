@@ -1,0 +1,86 @@
+"""Whole training steps, recorded once for each shape of batch and played back.
+
+A step of the base model is some 700 kernels of 40 microseconds each. A host that also prepares batches can hardly start
+them that fast; played back, they are one call. Nothing in a step may then depend on the host: batch, number of labels,
+learning rate and noise lie in places that are filled before each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.batch import Batch, Tokens
+
+FIRST_STEPS = 3  # of a shape, made as usual: compilers and libraries choose their kernels in them
+MANY = 4  # shapes: each recording keeps the memory of a whole step
+
+Results = tuple[Tensor, ...]
+Step = Callable[[Batch, Tensor], Results]
+Shape = tuple[torch.Size, torch.Size | None]
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: Batch
+    results: Results
+
+
+class StepGraphs:
+    """Makes steps by playing back recordings of `step(batch, labels)`, which must do all its work on the GPU."""
+
+    def __init__(self, step: Step, device: torch.device) -> None:
+        self._step = step
+        self._labels = torch.ones((), device=device)
+        self._made: dict[Shape, int] = {}
+        self._recordings: dict[Shape, _Recording] = {}
+
+    def run(self, batch: Batch, labels: float) -> Results:
+        """Make a step. The results are overwritten by the next one of the same shape."""
+        self._labels.fill_(labels)
+        shape = batch.target.ids_BT.shape, None if batch.source is None else batch.source.ids_BT.shape
+        self._made[shape] = self._made.get(shape, 0) + 1
+        if self._made[shape] <= FIRST_STEPS:
+            return self._step(batch, self._labels)
+        if shape not in self._recordings:
+            self._recordings[shape] = self._record(batch)
+        recording = self._recordings[shape]
+        for place, value in zip(_tensors(recording.batch), _tensors(batch), strict=True):
+            place.copy_(value)
+        recording.graph.replay()
+        return recording.results
+
+    def _record(self, batch: Batch) -> _Recording:
+        own = _copy(batch)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = self._step(own, self._labels)
+        return _Recording(graph, own, results)
+
+
+def _tensors(batch: Batch) -> Iterator[Tensor]:
+    for side in (batch.source, batch.target):
+        if side is not None:
+            yield side.ids_BT
+            yield side.places.positions_BT
+            if side.places.segments_BT is not None:
+                yield side.places.segments_BT
+    yield batch.labels_BT
+
+
+def _copy(batch: Batch) -> Batch:
+    def copy(tokens: Tokens) -> Tokens:
+        segments = tokens.places.segments_BT
+        places = type(tokens.places)(
+            tokens.places.positions_BT.clone(memory_format=torch.contiguous_format),
+            None if segments is None else segments.clone(),
+        )
+        return Tokens(tokens.ids_BT.clone(), places)
+
+    source = None if batch.source is None else copy(batch.source)
+    return Batch(source, copy(batch.target), batch.labels_BT.clone())

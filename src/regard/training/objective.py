@@ -1,0 +1,123 @@
+"""What training makes small: the likelihood of the labels, and, if asked for, how much two readings disagree.
+
+    R-Drop   (Liang et al. 2021)    ½·[CE(p) + CE(q)] + α/2 · ½·[KL(p‖q) + KL(q‖p)]
+    SimCut   (Gao et al. 2022)      CE(p) + α·KL(p‖q)
+
+p and q are the model's two answers to one batch: for R-Drop under two draws of dropout, for SimCut q is the answer
+where whole tokens were cut from what the model reads. R-Drop is here half of its authors' sum, so that losses can be
+compared with those of a run without it; their α is this α.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.batch import IGNORED, Batch, Places, Tokens
+from regard.errors import UsageError
+from regard.layers.dropout import TokenCut
+from regard.models.interface import Learner, SequenceModel
+from regard.training.loss import smoothed_cross_entropy, total_loss
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    """What is made small (a part of the training settings); the defaults are the paper's."""
+
+    label_smoothing: float = 0.1
+    r_drop: float = 0.0
+    """The weight α of R-Drop; its authors use 5 for translation, 0 is without."""
+    simcut: float = 0.0
+    """The weight α of SimCut; its authors use 3, 0 is without."""
+    simcut_rate: float = 0.05
+    """The chance of each token to be cut."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"`label_smoothing` must be at least 0 and below 1, but is {self.label_smoothing}")
+        for name in ("r_drop", "simcut"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"`{name}` must be at least 0 and finite, but is {getattr(self, name)}")
+        if not 0 < self.simcut_rate < 1:
+            raise ValueError(f"`simcut_rate` must be between 0 and 1, but is {self.simcut_rate}")
+        if self.r_drop and self.simcut:
+            raise ValueError(f"`r_drop` ({self.r_drop}) and `simcut` ({self.simcut}) must not both be on")
+
+
+class Objective(nn.Module):
+    """A model and what it is trained to make small: a batch → the sum of its losses, []."""
+
+    def __init__(self, model: Learner, settings: ObjectiveSettings, compiled: bool = False) -> None:
+        super().__init__()
+        self.model, self.settings = model, settings
+        self._criterion = smoothed_cross_entropy(settings.label_smoothing)
+        self._cuts = [module for module in model.modules() if isinstance(module, TokenCut)]
+        if settings.simcut and not self._cuts:
+            raise UsageError(
+                "training.simcut: needs a model with token embeddings that can be cut, a `transformer` or a "
+                f"`gpt`, but the model is a {type(model).__name__}. Set it to 0."
+            )
+        self._features = None
+        if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
+            self._features = torch.compile(model.features, dynamic=False) if compiled else model.features
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The sum over all labels, []; divide by how many there are."""
+        if self.settings.r_drop or self.settings.simcut:
+            return self._two_readings(batch)
+        matrix = self.model.output_matrix() if isinstance(self.model, SequenceModel) else None
+        if self._features is None or matrix is None:
+            return self.model.losses(batch, self._criterion).sum()
+        return total_loss(self._features(batch), *matrix, batch.labels_BT, self.settings.label_smoothing)
+
+    def _two_readings(self, batch: Batch) -> Tensor:
+        """Both readings in one go: the batch twice, one below the other."""
+        if self._features is None or not isinstance(self.model, SequenceModel):
+            raise UsageError(
+                f"training.r_drop: R-Drop and SimCut need a model trained by likelihood alone, but a "
+                f"{type(self.model).__name__} is not. Set them to 0."
+            )
+        rows = len(batch.labels_BT)
+        with self._cutting():
+            scores = self.model.logits(self._features(twice(batch))).float()
+        labelled_BT = batch.labels_BT != IGNORED
+        p_MV, q_MV = (half[labelled_BT].log_softmax(-1) for half in (scores[:rows], scores[rows:]))
+        if self.settings.simcut:
+            return self._cross_entropy(scores[:rows], batch) + self.settings.simcut * _divergence(p_MV, q_MV)
+        entropy = self._cross_entropy(scores, twice(batch))
+        return (entropy + self.settings.r_drop * (_divergence(p_MV, q_MV) + _divergence(q_MV, p_MV)) / 2) / 2
+
+    def _cross_entropy(self, scores: Tensor, batch: Batch) -> Tensor:
+        return self._criterion(lambda scores: scores, scores, batch.labels_BT).sum()
+
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
+        for cut in self._cuts:
+            cut.p = self.settings.simcut_rate if self.settings.simcut else 0.0
+        try:
+            yield
+        finally:
+            for cut in self._cuts:
+                cut.p = 0.0
+
+
+def _divergence(p_MV: Tensor, q_MV: Tensor) -> Tensor:
+    """Σ KL(p‖q) over all tokens, from log-probabilities; gradients flow into both."""
+    return F.kl_div(q_MV, p_MV, reduction="sum", log_target=True)
+
+
+def twice(batch: Batch) -> Batch:
+    """The batch, and below it the same rows once more."""
+
+    def doubled(tokens: Tokens) -> Tokens:
+        segments = tokens.places.segments_BT
+        places = Places(tokens.places.positions_BT.repeat(2, 1), None if segments is None else segments.repeat(2, 1))
+        return Tokens(tokens.ids_BT.repeat(2, 1), places)
+
+    source = None if batch.source is None else doubled(batch.source)
+    return Batch(source, doubled(batch.target), batch.labels_BT.repeat(2, 1))

@@ -1,0 +1,118 @@
+"""How a run went, as one picture: loss, validation scores, learning rate, gradient norm and speed against steps.
+
+Everything is read from `metrics.jsonl`, so that the picture can be drawn while a run goes on, after it, and anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from regard.viewing.curves import Axis, Curve, Plot, plots_svg
+
+CURVES = "curves.svg"
+POINTS = 240  # of a curve; more would not be told apart
+SPREAD = 30.0  # largest over smallest value from which on an axis is logarithmic
+
+Event = Mapping[str, Any]
+Points = list[tuple[float, float]]
+
+
+def read_metrics(file: Path) -> list[Event]:
+    """The events of a `metrics.jsonl`, in order; a line that was cut short by a crash is left out."""
+    events: list[Event] = []
+    for line in file.read_bytes().split(b"\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("step"), int):
+            events.append(event)
+    return events
+
+
+def training_svg(events: Sequence[Event], title: str) -> str | None:
+    """Draw what the events of a run hold; None where there is no step yet."""
+    events = _without_detours(events)
+    steps = [event for event in events if event.get("event") == "step"]
+    validations = [event for event in events if event.get("event") == "validation"]
+    if not _points(steps, "loss"):
+        return None
+    plots = [_loss(steps, validations)]
+    if bleu := _points(validations, "bleu"):
+        plots.append(_plot("BLEU of the validation set, greedy", [("", bleu, ".1f")], marks=(max, ".1f"), zero=True))
+    elif perplexity := _points(validations, "perplexity"):
+        plots.append(
+            _plot("validation perplexity a token", [("", perplexity, ".4g")], marks=(min, ".4g"), log=_wide(perplexity))
+        )
+    rates, norms = _points(steps, "learning_rate"), [point for point in _points(steps, "gradient_norm") if point[1] > 0]
+    plots.append(_plot("learning rate", [("", _thinned(rates), ".2g")]))
+    if norms:
+        plots.append(_plot("gradient norm, before clipping", [("", _thinned(norms), ".3g")], log=_wide(norms)))
+    if speeds := _speeds(steps):
+        plots.append(_plot("tokens a second, both sides, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
+    return plots_svg(plots, title)
+
+
+def _without_detours(events: Sequence[Event]) -> list[Event]:
+    """The events that led to the end: a run that went back to a checkpoint made some steps twice."""
+    kept: list[Event] = []
+    for event in events:
+        if event.get("event") == "step":
+            while kept and kept[-1]["step"] >= event["step"]:
+                kept.pop()
+        kept.append(event)
+    return kept
+
+
+def _loss(steps: Sequence[Event], validations: Sequence[Event]) -> Plot:
+    curves = [("training", _thinned(_points(steps, "loss")), ".3f")]
+    if nll := _points(validations, "nll"):
+        curves.append(("validation", nll, ".3f"))
+    return _plot("loss in nats a token", curves)
+
+
+def _plot(
+    title: str,
+    curves: Sequence[tuple[str, Points, str]],
+    marks: tuple[Callable[..., tuple[float, float]], str] | None = None,
+    log: bool = False,
+    zero: bool = False,
+) -> Plot:
+    """Curves that end in their last value; `marks` says how to find the best point, which the title names."""
+    drawn = tuple(Curve(f"{name} {points[-1][1]:{form}}".strip(), tuple(points)) for name, points, form in curves)
+    if marks is not None and len(curves[0][1]) > 1:
+        choose, form = marks
+        step, value = choose(curves[0][1], key=lambda point: point[1])
+        title = f"{title}; best {value:{form}} at step {step:,.0f}"
+    return Plot(drawn, Axis("step", zero=True), Axis(title, "log" if log else "linear", zero=zero))
+
+
+def _points(events: Sequence[Event], name: str) -> Points:
+    """The steps and values of those events that have one; a step that was skipped has no loss."""
+    return [
+        (float(event["step"]), float(value)) for event in events
+        if isinstance(value := event.get(name), int | float) and math.isfinite(value)
+    ]  # fmt: skip
+
+
+def _speeds(steps: Sequence[Event]) -> Points:
+    timed = [event for event in steps if (event.get("took") or 0) > 0 and event.get("tokens")]
+    return [(float(event["step"]), event["tokens"] / event["took"]) for event in timed]
+
+
+def _thinned(points: Points) -> Points:
+    """At most POINTS of them, each the mean of neighbours."""
+    count = min(POINTS, len(points))
+    edges = [number * len(points) // count for number in range(count + 1)]
+    parts = [points[first:last] for first, last in pairwise(edges)]
+    return [(sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in parts]
+
+
+def _wide(points: Points) -> bool:
+    values = [value for _, value in points]
+    return min(values) > 0 and max(values) > SPREAD * min(values)

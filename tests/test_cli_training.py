@@ -1,0 +1,142 @@
+"""`regard train --plan`, and `regard train` without a recipe."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from regard import experiment
+from regard.recipe import Recipe, load_recipe
+from regard.training.report import Ending
+from tests.tiny import ENGLISH, GERMAN, Ran, regard, write_lines
+
+TOY = (
+    "model={encoder_layers=1, decoder_layers=1, d_model=16, d_ff=16, heads=2}",
+    "batch={tokens=64, row=16}",
+    "training.steps=7",
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options for a corpus in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "my words.en", ENGLISH * 40)
+    write_lines(tmp_path / "words.de", GERMAN * 40)
+    return ["--source", "my words.en", "--target", "words.de"]
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
+    """The recipes that would have been trained."""
+    recipes: list[Recipe] = []
+
+    def train(recipe: Recipe, out: Path, resume: bool = False) -> experiment.Outcome:
+        recipes.append(recipe)
+        return experiment.Outcome(Ending.done(recipe.training.steps), None, None)
+
+    monkeypatch.setattr(experiment, "train", train)
+    return recipes
+
+
+def planned(*arguments: object) -> str:
+    ran = regard("train", *arguments, "--plan")
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    assert not Path("runs").exists()
+    return ran.out
+
+
+def test_a_plan_trains_nothing_and_prints_everything(files: list[str]) -> None:
+    text = planned("tiny", *TOY, *files)
+    for word in ("plan: tiny on ", "parameters", "corpus   520 lines", "64 tokens a side: 4 rows of 16", "7, about",
+                 "tokens/s", "factor of two", "memory of a process", "1 process"):  # fmt: skip
+        assert word in text
+    assert "DDP" not in text
+
+
+def test_a_plan_for_several_processes(files: list[str]) -> None:
+    text = planned("tiny", *TOY, *files, "--world", 4)
+    for word in ("4 × ", "of which each process reads 1", "DDP × 4", "FSDP × 4", "with FSDP"):
+        assert word in text
+
+
+def test_a_plan_for_programs(files: list[str]) -> None:
+    found = json.loads(planned("tiny", *TOY, *files, "--world", 2, "--json"))
+    assert (found["world"], found["steps"], found["rows"], found["rows_each"]) == (2, 7, 4, 2)
+    assert [holding["way"] for holding in found["holdings"]] == ["1 process", "DDP × 2", "FSDP × 2"]
+    assert found["corpus"]["pairs"] == 520
+    assert found["seconds"] > 0
+
+
+def test_without_a_recipe_one_is_chosen_told_and_used(files: list[str], trained: list[Recipe]) -> None:
+    ran = regard("train", *TOY, *files, "--out", "x")
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert "No recipe was given, so here is one:\n  `tiny`: 520 pairs; " in ran.err
+    assert "The model is in x. Try: regard translate x" in ran.err
+    assert trained[0].name == "tiny"
+    assert (trained[0].training.steps, trained[0].tokenizer.vocabulary) == (7, 1_000)
+    # The command that it prints trains by the same recipe.
+    (line,) = [line for line in ran.err.split("\n") if "said in full: " in line]
+    again = regard(*shlex.split(line.split("said in full: regard ")[1]))
+    assert again.code == 0
+    assert "No recipe was given" not in again.err
+    assert trained[1] == trained[0]
+
+
+def test_the_plan_of_a_chosen_recipe_says_why(files: list[str]) -> None:
+    text = planned(*TOY, *files)
+    assert "`tiny`: 520 pairs; so few pairs are learned by heart by larger models" in text
+    assert "tokenizer.vocabulary=1000: " in text
+    assert "--source 'my words.en' --target words.de" in text
+    assert "DDP × 2" in planned(*TOY, *files, "--world", 2)
+
+
+def test_a_recipe_that_was_given_is_not_changed(files: list[str], trained: list[Recipe]) -> None:
+    ran = regard("train", "small", *files, "--out", "x")
+    assert ran.code == 0, ran.err
+    assert "No recipe was given" not in ran.err
+    assert trained[0].training == load_recipe("small").training
+
+
+def test_a_language_model_is_to_be_generated_with(
+    tmp_path: Path, trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    ran = regard("train", "gpt2", "data={kind='text', text='book.txt'}", "--out", "x")
+    assert ran.err == "The model is in x. Try: regard generate x\n"
+
+
+def test_several_processes_need_a_recipe(
+    files: list[str], trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ran = regard("train", *files)
+    assert (ran.code, trained) == (2, [])
+    assert "several processes must be given one recipe" in ran.err
+    assert regard("train", "tiny", *files).code == 0
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--world", "2"]])
+def test_options_of_the_plan_go_with_it(option: list[str], files: list[str], trained: list[Recipe]) -> None:
+    ran: Ran = regard("train", "tiny", *files, *option)
+    assert (ran.code, trained) == (2, [])
+    assert "--json and --world go with --plan" in ran.err
+
+
+def test_a_plan_of_a_folder(files: list[str]) -> None:
+    from regard import settings
+
+    Path("model").mkdir()
+    Path("model/recipe.toml").write_text(settings.to_toml(load_recipe("tiny", ["name=mine", *TOY])))
+    assert "plan: mine on " in planned("--resume", "--out", "model")
+
+
+def test_a_plan_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard("train", "tiny", "--source", "no.en", "--target", "no.de", "--plan")
+    assert (ran.code, ran.out) == (66, "")
+    assert "no.en: there is no such file" in ran.err
+    assert "--world" in regard("train", "tiny", "--plan", "--world", "0").err

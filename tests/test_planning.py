@@ -1,0 +1,215 @@
+"""Plans: sizes are counted, times follow from the formula, and a chosen recipe is one that can be typed again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard import planning
+from regard.data.corpus import Files, Mixture, Text
+from regard.data.generated import Generated
+from regard.errors import MissingError
+from regard.machine import Machine
+from regard.models.build import build
+from regard.planning import FILLED, SHARE, CorpusSize, choose, measure, plan
+from regard.recipe import Recipe, load_recipe
+from regard.viewing.costs import Flops, Memory, count
+from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
+
+CPU = Machine("cpu", "a CPU", 2, 16 * 10**9)
+GPU = Machine("cuda", "a GPU", 2, 80 * 10**9)
+SPEED = 1e9
+
+
+@pytest.fixture(autouse=True)
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "matmul_speed", lambda *_: SPEED)
+
+
+# ---- the corpus
+
+
+def test_lines_and_bytes_are_counted_whatever_the_file(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.en", ENGLISH)
+    target = tmp_path / "a.de.gz"
+    text = "\n".join(GERMAN).encode()  # the last line has no end
+    target.write_bytes(gzip.compress(text))
+    both = CorpusSize(13, source.stat().st_size, len(text))
+    assert measure(Files(str(source), str(target))) == both
+    assert measure(Mixture((Files(str(source), str(target)),) * 2)) == both + both
+    assert measure(Text(str(source))) == CorpusSize(13, 0, source.stat().st_size)
+    assert measure(Text(str(target))) == CorpusSize(13, 0, len(text))
+    table = write_lines(tmp_path / "a.tsv", ["one\teins", "two\tzwei"])
+    assert measure(Files(str(table))) == CorpusSize(2, 9, 9)
+
+
+def test_a_generated_corpus_is_measured_by_a_sample() -> None:
+    found = measure(Generated(pairs=5_000))
+    assert found is not None
+    assert found.pairs == 5_000
+    assert 20 < found.source / 5_000 < 60
+
+
+def test_what_cannot_be_read_twice_has_no_size_and_what_is_not_there_is_named(tmp_path: Path) -> None:
+    assert measure(Files("-", "a.de")) is None
+    assert measure(Text("-")) is None
+    with pytest.raises(MissingError, match=r"no\.en"):
+        measure(Files(str(tmp_path / "no.en"), str(tmp_path / "no.de")))
+
+
+# ---- the plan of a recipe
+
+
+def test_the_plan_of_a_recipe_is_its_formula() -> None:
+    recipe = generated_recipe(["batch.row=16", "batch.layout=packed"])
+    size = CorpusSize(300, 9_000, 9_000)
+    found = plan(recipe, CPU, size)
+    with torch.device("meta"):
+        model = build(recipe.model, recipe.tokenizer.vocabulary)
+    flops, memory = count(model, 16, recipe.batch.tokens, recipe.search.beam)
+    assert found.parameters == sum(weight.numel() for weight in model.parameters())
+    assert (found.rows, found.length, found.steps) == (recipe.batch.tokens // 16, 16, 30)
+    step = recipe.batch.tokens * flops.training_token / (SHARE["cpu"] * SPEED)
+    assert found.seconds == pytest.approx(30 * step)
+    assert found.tokens_per_second == pytest.approx(2 * FILLED * recipe.batch.tokens / step)
+    assert found.steps_per_epoch == round(size.tokens / (FILLED * recipe.batch.tokens))
+    (alone,) = found.holdings
+    assert (alone.weights, alone.activations, alone.most) == (memory.weights, memory.activations, memory.training)
+    assert json.loads(json.dumps(found.to_json()))["holdings"][0]["way"] == "1 process"
+    assert "of which each process" not in found.to_text()
+
+
+def test_more_processes_share_the_batch_and_the_time() -> None:
+    recipe = generated_recipe(["batch.row=16", "batch.layout=packed"])
+    one, four = plan(recipe, GPU, None), plan(recipe, GPU, None, world=4)
+    assert four.seconds == pytest.approx(one.seconds / 4)
+    assert (four.rows, four.rows_each) == (16, 4)
+    alone, ddp, fsdp = four.holdings
+    assert alone == one.holdings[0]
+    assert (ddp.way, ddp.weights, ddp.moments) == ("DDP × 4", alone.weights, alone.moments)
+    assert ddp.activations == pytest.approx(alone.activations / 4, rel=0.1)
+    assert fsdp.weights == -(-alone.weights // 4)
+    assert fsdp.moments == -(-alone.moments // 4)
+    assert 0 < fsdp.gathered <= 2 * alone.weights
+    assert fsdp.activations == ddp.activations
+    text = four.to_text()
+    assert "each process reads 4" in text
+    assert f"with FSDP {-(-one.parameters // 4):,} of them" in text
+
+
+def test_what_fsdp_gathers_is_a_layer_or_an_embedding() -> None:
+    with torch.device("meta"):
+        wide, deep = (build(load_recipe("base").model, vocabulary) for vocabulary in (37_000, 100))
+    assert planning._largest_layer(wide) == 37_000 * 512 * 4
+    layer = sum(weight.nbytes for weight in deep.decoder[0].parameters())  # type: ignore[attr-defined]
+    assert planning._largest_layer(deep) == layer
+
+
+def test_a_model_that_does_not_fit_is_warned_of() -> None:
+    recipe = generated_recipe()
+    assert "warning" not in plan(recipe, CPU, None).to_text()
+    assert "training.parts" in plan(recipe, replace(CPU, memory=1_000), None).to_text()
+
+
+def test_rows_of_buckets_are_as_long_as_sentences() -> None:
+    recipe = generated_recipe(["batch.layout=buckets"])
+    assert plan(recipe, CPU, CorpusSize(100, 4_500, 4_500)).length == 11  # ten tokens and an end
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0.00 "), (7, "7.00 "), (999, "999 "), (1_000, "1.00 k"), (82_542_592, "82.5 M"), (3.2e18, "3200 P")],
+)
+def test_short_numbers(value: float, text: str) -> None:
+    assert planning._short(value) == text
+
+
+# ---- the recipe nobody gave
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs by a rule of thumb, for tests of the choice itself."""
+
+    def thumb(model: Any, length: int, tokens: int, beams: int) -> tuple[Flops, Memory]:
+        parameters = sum(weight.numel() for weight in model.parameters())
+        return Flops(length, length, 6 * parameters, 1, 1), Memory(tokens // length, beams, *[4 * parameters] * 7)
+
+    monkeypatch.setattr(planning, "count", thumb)
+
+
+def corpus(pairs: int) -> CorpusSize:
+    return CorpusSize(pairs, 60 * pairs, 60 * pairs)
+
+
+DATA = ["data={kind='files', source='a.en', target='a.de'}"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "machine", "speed", "preset"),
+    [
+        (5_000, CPU, 1e15, "tiny"),
+        (5_000, GPU, 1e15, "tiny"),
+        (150_000, CPU, 1e15, "small"),
+        (150_000, CPU, 1e11, "tiny"),  # a small one would take too long
+        (150_000, GPU, 1e15, "medium"),
+        (4_000_000, GPU, 1e15, "base"),
+        (4_000_000, GPU, 1e9, "base"),  # a GPU's owner decides for how long
+    ],
+)
+def test_the_choice_follows_corpus_and_machine(
+    pairs: int, machine: Machine, speed: float, preset: str, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "matmul_speed", lambda *_: speed)
+    found = choose(corpus(pairs), machine, DATA)
+    assert found.preset == preset
+    assert found.plan.steps == found.recipe.training.steps
+    assert found.recipe.data == Files("a.en", "a.de")
+    assert found.recipe.training.optimiser.warmup <= found.recipe.training.steps / 5
+    # Every reason but the first is about a change, and the command in full gives the same recipe.
+    assert {reason.split(":")[0] for reason in found.reasons[1:]} <= set(found.changes)
+    command = found.to_text(["--source", "a.en"]).split("said in full: ")[1]
+    words = shlex.split(command)
+    assert words[:3] == ["regard", "train", preset]
+    assert load_recipe(preset, [*DATA, *[word for word in words[3:] if "=" in word]]) == found.recipe
+
+
+def test_on_a_slow_cpu_steps_are_cut_and_this_is_said(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "matmul_speed", lambda *_: 2e9)
+    found = choose(corpus(40_000), CPU, DATA)
+    assert planning.FEWEST_STEPS <= found.recipe.training.steps < 10_000
+    assert found.recipe.training.validate_every <= found.recipe.training.steps / 10
+    assert "hours on this CPU" in found.reasons[-1]
+    assert found.plan.seconds <= 3600 * planning.CPU_HOURS * 1.1 or found.recipe.training.steps == planning.FEWEST_STEPS
+    asked = choose(corpus(40_000), CPU, DATA, ["training.steps=50_000"])
+    assert asked.recipe.training.steps == asked.plan.steps == 50_000
+
+
+def test_overrides_have_the_last_word(quick: None) -> None:
+    found = choose(corpus(5_000), GPU, DATA, ["model.d_model=64", "name=mine", "training.patience=3"])
+    assert (found.recipe.name, found.recipe.training.patience) == ("mine", 3)
+    assert found.recipe.model.d_model == 64  # type: ignore[union-attr]
+    table = choose(corpus(5_000), GPU, DATA, ["training={steps=80, keep=9}", "tokenizer.vocabulary=500"])
+    # What was not taken is not given a reason, either.
+    assert [reason.partition(":")[0] for reason in table.reasons] == ["`tiny`"]
+    assert "training.patience=10" in table.changes
+    words = shlex.split(table.to_text([]).split("said in full: ")[1])
+    assert load_recipe("tiny", [*DATA, *words[3:]]) == table.recipe
+
+
+def test_a_pipe_gets_the_small_recipe(quick: None) -> None:
+    found = choose(None, CPU, ["data={kind='files', source='-', target='a.de'}"])
+    assert (found.preset, found.changes, found.plan.corpus) == ("small", (), None)
+
+
+@pytest.mark.parametrize("pairs", [1, 13, 49_999])
+def test_the_smallest_corpora_have_recipes_too(pairs: int, quick: None) -> None:
+    recipe: Recipe = choose(corpus(pairs), CPU, DATA).recipe
+    assert 1_000 <= recipe.tokenizer.vocabulary <= 8_000

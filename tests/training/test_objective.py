@@ -1,0 +1,107 @@
+"""What is made small, against sums by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.batch import IGNORED, Batch, Specials
+from regard.data.batching import collate
+from regard.errors import UsageError
+from regard.layers.dropout import Noise
+from regard.models.build import build
+from regard.models.recurrent import RecurrentSettings
+from regard.models.transformer import TransformerSettings
+from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
+from regard.training.objective import Objective, ObjectiveSettings, twice
+
+SPECIALS = Specials(padding=0, start=1, end=2)
+BATCH = collate([([4, 5, 6], [7, 8]), ([9, 10], [11, 12, 13]), ([5], [6])], SPECIALS)
+MODEL = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("piece", [1, 90, 10**9])
+def test_the_total_piece_by_piece_is_the_sum_of_all_losses_and_so_are_its_gradients(
+    smoothing: float, bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("regard.training.loss").training.loss.PIECE, "cpu", piece)
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(3, 5, 8, generator=draw, requires_grad=True)
+    weight = torch.randn(30, 8, generator=draw, requires_grad=True)
+    bias_V = torch.randn(30, generator=draw, requires_grad=True) if bias else None
+    labels = torch.randint(0, 30, (3, 5), generator=draw)
+    labels[0, 1], labels[2] = IGNORED, IGNORED
+    inputs = [tensor for tensor in (features, weight, bias_V) if tensor is not None]
+    expected = smoothed_cross_entropy(smoothing)(lambda x: F.linear(x, weight, bias_V), features, labels).sum()
+    found = total_loss(features, weight, bias_V, labels, smoothing)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad(0.3 * found, inputs), torch.autograd.grad(0.3 * expected, inputs), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+    if not smoothing:
+        torch.testing.assert_close(total_likelihood(features, weight, bias_V, labels).float(), expected.detach())
+
+
+def readings(model_seed: int = 0) -> tuple[Objective, Tensor]:
+    """An objective without anything added, and the scores of two readings of the batch, one below the other."""
+    torch.manual_seed(model_seed)
+    model = build(MODEL, 20)
+    Noise(model, seed=3).set(5)
+    model.train()
+    return Objective(model, ObjectiveSettings()), model(twice(BATCH)).detach()
+
+
+def losses(log_probabilities: Tensor, batch: Batch, smoothing: float) -> float:
+    total = 0.0
+    for row, place in (batch.labels_BT != IGNORED).nonzero().tolist():
+        scores = log_probabilities[row, place]
+        total -= (1 - smoothing) * scores[batch.labels_BT[row, place]].item() + smoothing * scores.mean().item()
+    return total
+
+
+def divergence(p: Tensor, q: Tensor) -> float:
+    total = 0.0
+    for row, place in (BATCH.labels_BT != IGNORED).nonzero().tolist():
+        total += float((p[row, place].exp() * (p[row, place] - q[row, place])).sum())
+    return total
+
+
+def test_r_drop_is_its_formula_and_the_two_readings_differ() -> None:
+    plain, scores = readings()
+    p, q = scores.log_softmax(-1).split(3)
+    assert not torch.allclose(p, q)
+    objective = Objective(plain.model, ObjectiveSettings(r_drop=5.0))
+    expected = (losses(p, BATCH, 0.1) + losses(q, BATCH, 0.1)) / 2 + 5.0 / 2 * (divergence(p, q) + divergence(q, p)) / 2
+    assert objective(BATCH).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_simcut_cuts_the_second_reading_alone() -> None:
+    plain, scores = readings()
+    p = scores.log_softmax(-1)[:3]
+    objective = Objective(plain.model, ObjectiveSettings(simcut=3.0, simcut_rate=0.5))
+    with objective._cutting():
+        cut = plain.model(twice(BATCH)).detach().log_softmax(-1)
+    torch.testing.assert_close(cut[:3], p)
+    assert not torch.allclose(cut[3:], scores.log_softmax(-1)[3:])
+    expected = losses(p, BATCH, 0.1) + 3.0 * divergence(p, cut[3:])
+    assert objective(BATCH).item() == pytest.approx(expected, rel=1e-4)
+    # Nothing stays cut.
+    torch.testing.assert_close(plain.model(twice(BATCH)).detach(), scores)
+
+
+def test_gradients_flow_through_both_readings() -> None:
+    plain, _ = readings()
+    for settings in (ObjectiveSettings(r_drop=5.0), ObjectiveSettings(simcut=3.0)):
+        Objective(plain.model, settings)(BATCH).backward()
+        assert all(weight.grad is not None for weight in plain.model.parameters())
+
+
+def test_simcut_without_embeddings_to_cut_is_refused() -> None:
+    model = build(RecurrentSettings(), 20)
+    with pytest.raises(UsageError, match=r"training\.simcut: needs a model with token embeddings that can be cut"):
+        Objective(model, ObjectiveSettings(simcut=1.0))

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.viewing.training_curves import POINTS, _thinned, read_metrics, training_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def step(number: int, **values: Any) -> dict[str, Any]:
+    usual = {"loss": 9 / number, "learning_rate": 1e-3, "gradient_norm": 0.5, "tokens": 600, "took": 0.5}
+    return {"event": "step", "step": number, "steps": 1, **usual, **values}
+
+
+def validation(number: int, **values: Any) -> dict[str, Any]:
+    return {"event": "validation", "step": number, "nll": 1.0, "perplexity": 2.7, **values}
+
+
+def written(events: list[dict[str, Any]]) -> set[str]:
+    picture = training_svg(events, "a run")
+    assert picture is not None
+    return {"".join(text.itertext()) for text in ET.fromstring(picture).iter(f"{SVG}text")}
+
+
+def test_every_curve_is_there_with_its_last_value() -> None:
+    events = [step(1), step(2), validation(2, bleu=12.34), step(3, learning_rate=2e-3), validation(3, bleu=11.0)]
+    assert {
+        "a run", "loss in nats a token", "training 3.000", "validation 1.000", "learning rate", "0.002",
+        "gradient norm, before clipping", "0.5", "tokens a second, both sides, no padding", "1,200",
+        "BLEU of the validation set, greedy; best 12.3 at step 2", "11.0",
+    } <= written(events)  # fmt: skip
+
+
+def test_without_bleu_there_is_perplexity() -> None:
+    events = [step(1), validation(1, perplexity=40.0), step(2), validation(2, perplexity=20.5)]
+    assert {"validation perplexity a token; best 20.5 at step 2", "20.5"} <= written(events)
+
+
+def test_before_the_first_step_there_is_nothing_to_draw() -> None:
+    assert training_svg([], "a run") is None
+    assert training_svg([{"event": "start", "step": 0}, step(1, loss=None)], "a run") is None
+
+
+def test_what_is_missing_or_no_number_is_left_out() -> None:
+    events = [step(1), step(2, loss=None, gradient_norm=None), step(3, gradient_norm=0.0, took=0, tokens=0)]
+    found = written(events)
+    assert "training 3.000" in found
+    assert "1,200" in found
+    only = [{"event": "step", "step": 1, "loss": 2.0, "learning_rate": 0.1}]
+    assert "gradient norm, before clipping" not in written(only)
+
+
+def test_steps_that_were_taken_back_are_not_drawn() -> None:
+    events = [step(1), step(2), validation(2), step(3, loss=99.0), validation(3, nll=99.0), step(3, loss=4.0), step(4)]
+    found = written(events)
+    assert {"training 2.250", "validation 1.000"} <= found
+    assert "80" not in found
+
+
+def test_a_long_run_is_a_small_picture() -> None:
+    picture = training_svg([step(number) for number in range(1, 20_000)], "a run")
+    assert picture is not None
+    assert len(picture) < 60_000
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=900))
+def test_thinning_keeps_the_mean_and_the_order(values: list[float]) -> None:
+    points = [(float(place), value) for place, value in enumerate(values)]
+    thin = _thinned(points)
+    assert len(thin) == min(POINTS, len(points))
+    assert [x for x, _ in thin] == sorted(x for x, _ in thin)
+    assert min(values) - 1e-9 <= min(y for _, y in thin) <= max(y for _, y in thin) <= max(values) + 1e-9
+    if len(points) % POINTS == 0 or len(points) <= POINTS:
+        assert sum(y for _, y in thin) / len(thin) == pytest.approx(sum(values) / len(values), abs=1e-6)
+
+
+def test_metrics_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.dumps(step(1)), "[]", "{}", json.dumps(validation(1)), '{"event": "step", "st']
+    file.write_text("\n".join(lines))
+    assert read_metrics(file) == [step(1), validation(1)]
