@@ -122,14 +122,15 @@ def test_the_same_recipe_gives_the_same_model_and_another_seed_another(tmp_path:
     assert not same_weights(tmp_path / "one", tmp_path / "other")
 
 
+@pytest.mark.parametrize("step", [14, 27])
 def test_a_stopped_run_goes_on_to_the_same_model_to_the_bit(
-    unbroken: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+    unbroken: Path, out: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
-        signal_at(patch, 14, signal.SIGINT)
+        signal_at(patch, step, signal.SIGINT)
         outcome = experiment.train(RECIPE, out)
-    assert (outcome.step, outcome.signal) == (14, "SIGINT")
+    assert (outcome.step, outcome.signal) == (step, "SIGINT")
     assert signal.getsignal(signal.SIGINT) == before
     with pytest.raises(DataError, match="its training did not end"):
         load(out)
@@ -142,6 +143,16 @@ def test_a_stopped_run_goes_on_to_the_same_model_to_the_bit(
     for name in ("model", "optimiser", "random"):
         file = f"{folder.CHECKPOINTS}/00000030/{name}.safetensors"
         assert (unbroken / file).read_bytes() == (out / file).read_bytes()
+
+
+def test_a_checkpoint_made_by_a_signal_pushes_none_out_of_the_average(unbroken: Path, out: Path) -> None:
+    tight = replace(RECIPE, training=replace(RECIPE.training, keep=2))
+    with pytest.MonkeyPatch.context() as patch:
+        signal_at(patch, 27)
+        experiment.train(tight, out)
+    assert steps(out) == [10, 20, 27]
+    experiment.train(tight, out, resume=True)
+    assert same_weights(unbroken, out)
 
 
 def test_a_signal_during_the_last_step_comes_too_late(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +228,7 @@ def test_a_finished_model_can_be_trained_further(unbroken: Path, out: Path) -> N
     longer = replace(RECIPE, training=replace(RECIPE.training, steps=33))
     assert experiment.train(longer, out, resume=True).step == 33
     assert load(out).recipe.training.steps == 33
-    assert steps(out) == [20, 30, 33]
+    assert steps(out) == [10, 20, 30, 33]  # the newest three, and what an unbroken run would average
     assert not same_weights(unbroken, out)
 
 
@@ -389,13 +400,9 @@ def test_going_on_is_proved_on_a_short_stretch(unbroken: Path, monkeypatch: pyte
 
 def test_texts_longer_than_the_positions_are_refused_before_training(tmp_path: Path, out: Path) -> None:
     learned = 'model={positions="learned", max_positions=5}'
-    with pytest.raises(
-        UsageError, match=r"model\.max_positions: must be at least \d+, the tokens of the longest"
-    ):
+    with pytest.raises(UsageError, match=r"model\.max_positions: must be at least \d+, the tokens of the longest"):
         experiment.train(generated_recipe([learned]), out)
     gpt = '{kind="gpt", layers=1, d_model=16, d_ff=32, heads=2, max_positions=16}'
-    with pytest.raises(
-        UsageError, match=r"must be at least 32, the tokens of `batch.row`, but is 16\. Lower"
-    ):
+    with pytest.raises(UsageError, match=r"must be at least 32, the tokens of `batch.row`, but is 16\. Lower"):
         experiment.train(text_recipe(tmp_path, gpt, "blocks"), out)
     assert not out.exists()

@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard import folder
+from regard import __version__, folder
 from regard.data.corpus import Files, Mixture, Text, open_corpus
 from regard.data.generated import Generated
 from regard.evaluation.metrics import Score
@@ -45,7 +44,7 @@ def start_facts(step: int, device: torch.device, processes: int = 1) -> dict[str
         "command": shlex.join(["regard", *arguments]) if typed else None,
         "machine": str(this_machine(device)),
         "processes": processes,
-        "regard": version("regard"),
+        "regard": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
     }
@@ -110,7 +109,7 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
         does += f" ({', '.join(f'`{language}`' for language in languages)})"
     return (
         f"A {recipe.model.kind} of {result.parameters:,} parameters that {does}, over a vocabulary of "
-        f"{result.vocabulary:,} tokens. Trained from nothing with Regard {version('regard')} for {result.step:,} steps."
+        f"{result.vocabulary:,} tokens. Trained from nothing with Regard {__version__} for {result.step:,} steps."
     )
 
 

@@ -185,7 +185,11 @@ class _Run:
 
     def _save(self) -> None:
         snapshot = replace(self.trainer.snapshot(), validations=tuple(self.validations))
-        self.saver.save(snapshot, self.recipe.training.keep, spare=self._best_steps())
+        course = self.recipe.training
+        # A checkpoint that a signal asked for must not push out one that an unbroken run would have averaged.
+        whole, every = snapshot.step // course.save_every, course.save_every
+        regular = [every * number for number in range(whole, max(whole - course.keep, 0), -1)]
+        self.saver.save(snapshot, course.keep, spare=[*self._best_steps(), *regular])
 
     def _go_back_to_checkpoint(self) -> list[str]:
         self.saver.wait()
@@ -294,6 +298,9 @@ class _Run:
     def _finish(self, ending: Ending, validation: Validation) -> Outcome:
         """Choose the final weights and write the model."""
         self.saver.wait()
+        if not checkpoint.place_of(self.checkpoints, self.trainer.step).is_dir():
+            self._save()
+            self.saver.wait()
         weights, what = self._final_weights()
         self.trainer.load_weights(weights)
         final = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
@@ -317,7 +324,9 @@ class _Run:
         if course.average_of == "best":
             steps = [step for step in self._best_steps() if step in places][: course.average]
         else:
-            steps = sorted(step for step in places if step > 0)[-course.average :]
+            # Not those that a signal asked for: the model must not depend on when its training was interrupted.
+            regular = [step for step in places if step > 0 and step % course.save_every == 0]
+            steps = sorted({*regular, self.trainer.step})[-course.average :]
         which = "last" if course.average_of == "newest" else "best"
         weights = checkpoint.averaged([places[step] for step in steps]) if self.team.leads else {}
         return weights, f"average of the {which} {len(steps)} checkpoints"

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -25,10 +27,11 @@ from regard.errors import RegardError, UsageError
 from regard.models.build import build
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
+from regard.training import team as team_module
 from regard.training.checkpoint import Snapshot
 from regard.training.optim import OptimiserSettings
 from regard.training.saving import Saver
-from regard.training.team import ALONE, Team, join, own_device
+from regard.training.team import ALONE, Parallel, Processes, Team, join, own_device
 from regard.training.trainer import Trainer, TrainingSettings
 
 SPECIALS = Specials(padding=0, start=1, end=2)
@@ -45,10 +48,10 @@ HALF, ALL = 3, 6
 VALID = [BATCHES[step] for step in range(100, 105)]
 
 
-def trainer(team: Team = ALONE, parallel: str = "auto") -> Trainer:
+def trainer(team: Team = ALONE, parallel: Parallel = "auto", **settings: Any) -> Trainer:
     torch.manual_seed(5)
-    settings = replace(SETTINGS, parallel=parallel)
-    return Trainer(build(MODEL, 20), BATCHES, settings, seed=7, team=team)
+    model = build(MODEL, 20).to(settings.pop("device", "cpu"))
+    return Trainer(model, BATCHES, replace(SETTINGS, parallel=parallel, **settings), seed=7, team=team)
 
 
 def losses_of(run: Trainer, until: int) -> list[float]:
@@ -74,7 +77,7 @@ def equal_member(out: Path, team: Team) -> None:
 
     seen: dict[str, object] = {"first": team.first(work), "any": team.any(team.rank == 1)}
     seen["agreed"] = team.agree(0.1 + team.rank)
-    for parallel in ("ddp", "fsdp"):
+    for parallel in get_args(Parallel)[1:]:
         run = trainer(team, parallel)
         seen[f"{parallel} losses"] = losses_of(run, ALL)
         seen[f"{parallel} validation"] = run.validate(VALID).nll
@@ -127,6 +130,21 @@ def member(role: str, rank: int, port: int, out: Path) -> int:
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def gpu_member() -> None:
+    """One process that believes it is a team: there is one GPU, but all that a team does with it is done."""
+    device, settings = torch.device("cuda", 0), {"device": "cuda", "precision": "fp32", "compile": "no"}
+    expected = losses_of(trainer(**settings), ALL)
+    with Processes(0, 1, device) as team:
+        for parallel, compiles in (("ddp", "no"), ("fsdp", "no"), ("fsdp", "yes")):
+            run = trainer(team, cast(Parallel, parallel), **settings | {"compile": compiles})
+            found = losses_of(run, ALL)
+            worst = max(abs(one / other - 1) for one, other in zip(found, expected, strict=True))
+            nll = run.validate(VALID).nll
+            print(f"{parallel}, compile={compiles}: losses differ by at most {worst:.1e}; nll {nll:.5f}")
+            assert worst < 1e-3
+            assert len(run.snapshot().optimiser) == 3 * len(run.snapshot().weights)
 
 
 def main() -> None:
@@ -259,6 +277,29 @@ def test_a_member_that_is_killed_stops_the_other_which_names_it(pairs: Pairs) ->
     assert json.loads((pairs.out / "ended.json").read_text())["killed-0"][1] < 60
 
 
+@pytest.mark.gpu
+def test_one_gpu_trains_the_same_alone_with_ddp_and_with_fsdp() -> None:
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
+    subprocess.run([sys.executable, __file__, "gpu"], env={**os.environ, **place}, timeout=500, check=True)
+
+
+def test_members_meet_those_of_their_own_attempt_whatever_earlier_ones_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = torch.distributed.HashStore()
+    monkeypatch.setattr(team_module, "rendezvous", lambda *_, **__: iter([(kept, 0, 0)]))
+    with ThreadPoolExecutor(3) as members:
+        for attempt in (1, 2, 3):
+            # The last to come is each time another one.
+            ranks = [(attempt + number) % 3 for number in range(3)]
+            meetings = []
+            for rank in ranks:
+                meetings.append(members.submit(team_module._meet, rank, 3))
+                time.sleep(0.05)
+            found = [meeting.result(timeout=20) for meeting in meetings]
+            assert [number for _, number in found] == [attempt] * 3
+            found[0][0].set("key", str(attempt))
+            assert [store.get("key") for store, _ in found] == [str(attempt).encode()] * 3
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -297,4 +338,4 @@ def test_a_run_knows_that_it_was_started_again(monkeypatch: pytest.MonkeyPatch, 
 
 
 if __name__ == "__main__":
-    main()
+    gpu_member() if sys.argv[1] == "gpu" else main()

@@ -60,7 +60,8 @@ def train(
     outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
     verb = "generate" if found.data.kind == "text" else "translate"
-    print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+        print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

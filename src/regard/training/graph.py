@@ -1,8 +1,8 @@
 """Whole training steps, recorded once for each shape of batch and played back.
 
 A step of the base model is some 700 kernels of 40 microseconds each. A host that also prepares batches can hardly start
-them that fast; played back, they are one call. Nothing in a step may then depend on the host: batch, number of labels,
-learning rate and noise lie in places that are filled before each step.
+them that fast; played back, they are one call. Nothing in a step may then depend on the host: batch, the share of
+the loss that is each label's, learning rate and noise lie in places that are filled before each step.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ class _Recording:
 
 
 class StepGraphs:
-    """Makes steps by playing back recordings of `step(batch, labels)`, which must do all its work on the GPU."""
+    """Makes steps by playing back recordings of `step(batch, share)`, which must do all its work on the GPU."""
 
     def __init__(self, step: Step, device: torch.device) -> None:
         self._step = step
-        self._labels = torch.ones((), device=device)
+        self._share = torch.ones((), device=device)
         self._made: dict[Shape, int] = {}
         self._recordings: dict[Shape, _Recording] = {}
 
-    def run(self, batch: Batch, labels: float) -> Results:
-        """Make a step. The results are overwritten by the next one of the same shape."""
-        self._labels.fill_(labels)
+    def run(self, batch: Batch, share: float) -> Results:
+        """Make a step; `share` is what each label counts in the loss. The next step of this shape overwrites the
+        results."""
+        self._share.fill_(share)
         shape = batch.target.ids_BT.shape, None if batch.source is None else batch.source.ids_BT.shape
         self._made[shape] = self._made.get(shape, 0) + 1
         if self._made[shape] <= FIRST_STEPS:
-            return self._step(batch, self._labels)
+            return self._step(batch, self._share)
         if shape not in self._recordings:
             self._recordings[shape] = self._record(batch)
         recording = self._recordings[shape]
@@ -59,7 +60,7 @@ class StepGraphs:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            results = self._step(own, self._labels)
+            results = self._step(own, self._share)
         return _Recording(graph, own, results)
 
 

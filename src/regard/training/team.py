@@ -16,12 +16,15 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.errors import RegardError, UsageError
@@ -31,7 +34,7 @@ from regard.training.watch import Watch
 T = TypeVar("T")
 Parallel = Literal["auto", "ddp", "fsdp"]
 STATE_BYTES = 16  # of a parameter in training: weight, gradient and two moments, fp32 each
-_DDP_SETTINGS = inspect.signature(DistributedDataParallel).parameters  # one was renamed in torch 2.13
+RENAMED = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters  # since torch 2.13
 PATIENCE = timedelta(minutes=30)  # for a member that is alive but late; the watch knows sooner of one that is not
 
 
@@ -114,13 +117,13 @@ class Processes(Team):
         store, self._attempt = _meet(rank, size)
         dist.init_process_group(
             # Both: numbers that only the hosts need must not wait for GPUs.
-            "cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE,
-            device_id=device if on_gpu else None,
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE, world_size=size, rank=rank,
+            store=PrefixStore("group", store), device_id=device if on_gpu else None,
         )  # fmt: skip
         # Whoever lets go of the group last waits for its thread. DDP would do so with Python's lock in its hands, which
         # the thread may be waiting for: they would wait for each other. So DDP must not be the last.
         _GROUPS.append(dist.group.WORLD)
-        self._watch = Watch(rank, size, name=f"regard/attempt-{self._attempt}")
+        self._watch = Watch(rank, size, PrefixStore("watch", store))
         self._place = "before the first step"
         self._turns = 0
 
@@ -142,8 +145,8 @@ class Processes(Team):
             return sharding.shard(objective, self._device.type, self.size, compiled)
         # What is no weight is the same for all, as a table of positions is, unless it is saved with the weights.
         synced = len(objective.state_dict()) > len(list(objective.named_parameters(remove_duplicate=False)))
-        name = "forward_sync_buffers" if "forward_sync_buffers" in _DDP_SETTINGS else "broadcast_buffers"
-        return DistributedDataParallel(objective, gradient_as_bucket_view=True, **{name: synced})
+        ddp = partial(DistributedDataParallel, objective, gradient_as_bucket_view=True)
+        return ddp(forward_sync_buffers=synced) if RENAMED else ddp(broadcast_buffers=synced)
 
     def accumulating(self, objective: nn.Module, last: bool) -> AbstractContextManager[object]:
         """With DDP the gradients travel once a step. FSDP sends each part's: to keep them is to hold all of them."""
@@ -222,13 +225,13 @@ def join(device: torch.device) -> Team:
     return Processes(rank, size, device)
 
 
-def _meet(rank: int, size: int) -> tuple[dist.Store, int]:
+def _meet(rank: int, size: int) -> tuple[Store, int]:
     """A store that is this team's alone, and which attempt of torchrun to run it this is: 1, 2, …
 
     torchrun keeps one store for all attempts, and what members of an earlier one left there must not be taken for
     today's. The leader counts the attempts. The others ask it for the number, each with a word never used before.
     """
-    store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=PATIENCE))
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=PATIENCE))
     if rank > 0:
         word = uuid.uuid4().hex
         store.set(f"regard/ask/{rank}", word)
@@ -242,7 +245,7 @@ def _meet(rank: int, size: int) -> tuple[dist.Store, int]:
                 word = store.get(f"regard/ask/{other}").decode()
                 store.set(f"regard/answer/{word}", str(attempt))
                 time.sleep(0.02)
-    return dist.PrefixStore(f"regard/attempt-{attempt}/group", store), attempt
+    return PrefixStore(f"regard/attempt-{attempt}", store), attempt
 
 
 def own_device(device: torch.device) -> torch.device:

@@ -268,19 +268,19 @@ class Trainer:
         assert self._graphs is not None
         self.noise.set(self.cursor)
         try:
-            return self._graphs.run(portion.batch, max(1, portion.labels))
+            return self._graphs.run(portion.batch, 1 / max(1, portion.labels))
         except torch.OutOfMemoryError:
             self._graphs = None
         self.optimiser.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         return self._change_weights(portion)
 
-    def _whole_step(self, batch: Batch, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _whole_step(self, batch: Batch, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """All that the GPU does in one step; what changes from step to step, it finds in its memory."""
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         with self._precision():
-            loss = self.objective(batch) / labels
+            loss = self.objective(batch) * share
             loss.backward()
         norm = nn.utils.get_total_norm([weight.grad for weight in self.model.parameters() if weight.grad is not None])
         return loss.detach(), norm, optim.apply(self.optimiser, norm + 0 * loss, self.settings.optimiser.clip)
@@ -321,7 +321,7 @@ class Trainer:
         for first_row, part, last in self._in_parts(portion.batch):
             self.noise.set(self.cursor, first_row)
             with self._precision(), self.team.accumulating(self.objective, last):
-                loss = self.objective(part) / labels
+                loss = self.objective(part) * (1 / labels)
                 # The team takes the mean over its members, where the sum is wanted.
                 (loss * self.team.size).backward()
             total += loss.detach()

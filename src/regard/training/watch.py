@@ -12,10 +12,9 @@ import socket
 import sys
 import threading
 import time
-from datetime import timedelta
 
 import torch
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 
 from regard.errors import InternalError, RegardError
 
@@ -26,14 +25,15 @@ FAILURE = "failure"
 
 
 class Watch:
-    """One member's watch over the others; `name` is where they write in the store, and no other team does."""
+    """One member's watch over the others; `store` is where this team writes, and nobody else."""
 
-    def __init__(self, rank: int, size: int, name: str) -> None:
+    def __init__(self, rank: int, size: int, store: Store) -> None:
         self.rank, self.size = rank, size
-        self._store = _connect(name)
+        # Connections of their own: one that waits would hold up whoever shares it. (torch's stubs know no `clone`.)
+        self._store, for_thread = (store.clone() for _ in range(2))  # type: ignore[attr-defined]
         self._over = threading.Event()
         self._store.set(self._sign(rank), "0")
-        self._thread = threading.Thread(target=self._run, args=(_connect(name),), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(for_thread,), daemon=True)
         self._thread.start()
 
     def tell(self, key: str) -> None:
@@ -89,7 +89,7 @@ class Watch:
 
     # ---- the thread
 
-    def _run(self, store: dist.Store) -> None:
+    def _run(self, store: Store) -> None:
         neighbour = (self.rank + 1) % self.size
         beats, last, since = 0, b"", time.monotonic()
         try:
@@ -115,13 +115,6 @@ class Watch:
         if says or self.rank == 0:
             print(f"regard: {message}", file=sys.stderr, flush=True)
         os._exit(InternalError.exit_code)
-
-
-def _connect(name: str) -> dist.Store:
-    """A connection of its own to the store where the team met: one that waits would hold up the others."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(minutes=5))
-    return dist.PrefixStore(name, store)
 
 
 def _may_be_a_consequence(error: BaseException) -> bool:
