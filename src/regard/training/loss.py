@@ -25,6 +25,7 @@ from regard.batch import IGNORED
 from regard.models.interface import Criterion
 
 PIECE = {"cuda": 2**29, "cpu": 2**24}  # scores in memory at a time
+CACHED = 2**18  # scores a CPU works on at a time
 
 
 def smoothed_cross_entropy(smoothing: float) -> Criterion:
@@ -108,16 +109,22 @@ def scores_to_gradient(scores_NW: Tensor, labels_N: Tensor, smoothing: float, vo
         from regard.training.kernels import scores_to_gradient as on_gpu
 
         return on_gpu(scores_NW, labels_N, smoothing, vocabulary)
-    has_label_N = labels_N != IGNORED
-    labels_N1 = labels_N.clamp(min=0)[:, None]
-    scores_NW -= scores_NW.amax(dim=1, keepdim=True)
-    picked_N = scores_NW.gather(1, labels_N1)[:, 0].float()
-    mean_N = scores_NW.mean(dim=1, dtype=torch.float32)
-    scores_NW.exp_()
-    sums_N = scores_NW.sum(dim=1, dtype=torch.float32)
-    losses_N = sums_N.log() - (1 - smoothing) * picked_N - smoothing * mean_N
-    scores_NW /= sums_N[:, None]
-    scores_NW -= smoothing / vocabulary
-    scores_NW.scatter_add_(1, labels_N1, torch.full_like(scores_NW[:, :1], smoothing - 1))
-    scores_NW *= has_label_N[:, None]
-    return torch.where(has_label_N, losses_N, 0.0)
+    # A few rows at a time, so that they stay in the processor's cache from the first pass over them to the last.
+    rows = max(1, CACHED // vocabulary)
+    pieces = zip(scores_NW.split(rows), labels_N.split(rows), strict=True)
+    return torch.cat([_scores_to_gradient(scores, labels, smoothing) for scores, labels in pieces])
+
+
+def _scores_to_gradient(scores_MV: Tensor, labels_M: Tensor, smoothing: float) -> Tensor:
+    has_label_M = labels_M != IGNORED
+    labels_M1 = labels_M.clamp(min=0)[:, None]
+    scores_MV -= scores_MV.amax(dim=1, keepdim=True)
+    picked_M = scores_MV.gather(1, labels_M1)[:, 0].float()
+    mean_M = scores_MV.mean(dim=1, dtype=torch.float32)
+    scores_MV.exp_()
+    sums_M = scores_MV.sum(dim=1, dtype=torch.float32)
+    losses_M = sums_M.log() - (1 - smoothing) * picked_M - smoothing * mean_M
+    scores_MV *= torch.where(has_label_M, 1 / sums_M, 0.0)[:, None]
+    scores_MV -= torch.where(has_label_M, smoothing / scores_MV.shape[1], 0.0)[:, None]
+    scores_MV.scatter_add_(1, labels_M1, torch.where(has_label_M, smoothing - 1, 0.0)[:, None].to(scores_MV.dtype))
+    return torch.where(has_label_M, losses_M, 0.0)

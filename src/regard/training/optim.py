@@ -19,6 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.settings import check_words
+
 Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
 
 
@@ -44,6 +46,7 @@ class OptimiserSettings:
     clip: float | None = None
 
     def __post_init__(self) -> None:
+        check_words(self)
         least = 1 if self.schedule in ("paper", "inverse-sqrt") else 0
         if self.warmup < least:
             raise ValueError(f"`warmup` must be at least {least} for schedule = {self.schedule}, but is {self.warmup}")

@@ -23,6 +23,7 @@ from regard.data.batching import Batches
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
 from regard.models.interface import Learner, SequenceModel
+from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
 from regard.training.feed import Feed, Portion
@@ -79,6 +80,7 @@ class TrainingSettings(ObjectiveSettings):
     optimiser: OptimiserSettings = OptimiserSettings()
 
     def __post_init__(self) -> None:
+        check_words(self)
         super().__post_init__()
         for name in ("steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"):
             value = getattr(self, name)
