@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from regard import settings
 from regard.data.corpus import Files
 from regard.data.generated import Generated
 from regard.errors import MissingError, UsageError
+from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
 from regard.recipe import Recipe, build_recipe, find, load_recipe, presets
+from regard.text.tokenizer import GPT2Files, TokenizerSettings
 
 
 @pytest.mark.parametrize("name", presets())
@@ -77,6 +80,30 @@ def test_every_mistake_is_named_at_once_with_place_and_suggestion(tmp_path: Path
     for words in ("training.stpes", "did you mean `steps`?", "search.beam", "`d_model` must be a multiple of `heads`"):
         assert words in str(caught.value)
     assert all(line.startswith(f"{file}: ") for line in str(caught.value).split("\n"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "medium", "base", "big"])
+def test_another_kind_fits_on_any_preset(name: str, tmp_path: Path) -> None:
+    published = load_recipe(name, ["tokenizer={kind='gpt2', encoder='encoder.json', merges='vocab.bpe'}"])
+    assert published.tokenizer == GPT2Files("encoder.json", "vocab.bpe")
+    assert load_recipe(name, ["model={kind='gpt'}"]).model == GPTSettings()
+    file = tmp_path / "mine.toml"
+    file.write_text(f"extends = '{name}'\n[tokenizer]\nkind = 'gpt2'\nencoder = 'encoder.json'\nmerges = 'vocab.bpe'\n")
+    assert load_recipe(str(file)).tokenizer == published.tokenizer
+    # Kinds that have the same keys keep them.
+    learned = load_recipe(name).tokenizer
+    assert isinstance(learned, TokenizerSettings)
+    assert load_recipe(name, ["tokenizer.kind=bytes"]).tokenizer == replace(learned, kind="bytes")
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("gpt2", 1_024), ("gpt2-xl", 1_024), ("character", 512), ("transformer-decoder", 4_000)]
+)
+def test_language_models_read_running_text(name: str, row: int) -> None:
+    recipe = load_recipe(name)
+    assert (recipe.batch.layout, recipe.batch.row) == ("blocks", row)
+    assert isinstance(recipe.model, GPTSettings)
+    assert recipe.model.limit is None or row <= recipe.model.limit
 
 
 def test_the_defaults_are_a_recipe() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InternalError, MissingError, UsageError
-from regard.settings import build, check_tree, override, read, schema, to_toml
+from regard.settings import build, check_tree, override, read, schema, table_kinds, to_toml
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,23 @@ class TestOverride:
             "name": "x",
         }
         assert tree == {"training": {"steps": 1, "rate": 2.0}}
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [["training.optimiser.kind=sgd", "training.optimiser.decay=1"], ["training.optimiser={kind='sgd'}"]],
+    )
+    def test_a_kind_with_other_keys_replaces_a_table_of_the_default_kind(self, arguments: list[str]) -> None:
+        tree = {"model": GPT, "training": {"steps": 5, "optimiser": {"betas": [0.8, 0.9]}}}
+        found = build(Recipe, override(tree, arguments, table_kinds(Recipe)), "here")
+        assert found.training.optimiser == Descent("sgd", 1.0 if len(arguments) == 2 else 0.0)
+        # The kind that it is anyway takes nothing away, and nor does a table that names none.
+        for same in ("training.optimiser.kind=adam", "training.optimiser={}"):
+            kept = build(Recipe, override(tree, [same], table_kinds(Recipe)), "here")
+            assert kept.training.optimiser == Adam(betas=(0.8, 0.9))
+
+    def test_kinds_of_one_class_have_the_same_keys_and_merge(self) -> None:
+        kinds = table_kinds(make_dataclass("Tree", [("x", Descent, field(default=Descent("sgd")))], frozen=True))
+        assert override({"x": {"decay": 2.0}}, ["x.kind=momentum"], kinds) == {"x": {"decay": 2.0, "kind": "momentum"}}
 
     @pytest.mark.parametrize(
         "arguments", [["model.kind=gpt", "model.layers=3"], ["model.layers=3", "model={kind='gpt'}"]]

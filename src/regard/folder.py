@@ -4,7 +4,7 @@ recipe.toml         all settings of the run
 tokenizer.json      the vocabulary
 model.safetensors   the weights
 card.md             what it is, for people
-data.json           what it was trained on: counts, lengths, what was dropped, what looked wrong
+data.json           what it was trained on: hashes, counts, lengths, what was dropped, what looked wrong
 metrics.jsonl       how it learned
 curves.svg          the same as a picture
 manifest.json       format version, size and SHA-256 of each file
@@ -37,6 +37,7 @@ RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA = (
     "recipe.toml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl", "data.json",
 )  # fmt: skip
 CHECKPOINTS = "checkpoints"
+FINGERPRINT = "fingerprint"  # in data.json: which corpus a run began with
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,18 @@ def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
 def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The settings of a model folder, with `key=value` overrides on top."""
     return build_recipe(settings.read(folder / RECIPE, find), overrides, str(folder / RECIPE))
+
+
+def read_fingerprint(folder: Path) -> Mapping[str, Any] | None:
+    """Which corpus the run in a folder began with; None where nothing says."""
+    file = folder / DATA
+    if not file.is_file():
+        return None
+    try:
+        found: Mapping[str, Any] | None = json.loads(file.read_bytes()).get(FINGERPRINT)
+        return found
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{file}: must be what Regard wrote, but cannot be read ({error}). Restore it.") from error
 
 
 def load_folder(folder: Path, device: torch.device) -> Loaded:

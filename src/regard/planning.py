@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from regard.data.corpus import CorpusSettings, Files, Mixture, Text
-from regard.data.formats import STDIN, find_files, open_text
+from regard.data.formats import STDIN, find_files, open_text, read_chunk
 from regard.data.generated import Generated, generate
 from regard.machine import Machine, matmul_speed
 from regard.models.build import build
@@ -32,7 +32,6 @@ from regard.viewing.costs import SENTENCE, count
 SHARE = {"cpu": 0.3, "cuda": 0.5}
 BYTES_A_TOKEN = 4.5  # Multi30k en-de: 4.3 with 4,000 tokens, 4.8 with 8,000, 5.5 with 32,000
 FILLED = 0.95  # the share of a packed batch that is not padding
-CHUNK = 2**22
 CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
 FEWEST_STEPS = 1_000
 
@@ -89,7 +88,7 @@ def _count(place: str) -> tuple[int, int]:
     for file in find_files(place):
         last = b"\n"
         with open_text(Path(file)) as stream:
-            while chunk := stream.read(CHUNK):
+            while chunk := read_chunk(stream.read, file):
                 lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:]
         lines += last != b"\n"
     return lines, size
@@ -143,6 +142,14 @@ class Plan:
         """Rows of a batch that one process reads."""
         return -(-self.rows // self.world)
 
+    @property
+    def epochs(self) -> str:
+        """How often the corpus is read, in words; none where its size is not known."""
+        if self.steps_per_epoch is None:
+            return ""
+        number, steps = _few(self.steps / self.steps_per_epoch), self.steps_per_epoch
+        return f"about {number} epoch{'s' * (number != '1.0')} of {steps:,} step{'s' * (steps > 1)}"
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; memory in bytes."""
         return {**asdict(self), "rows_each": self.rows_each}
@@ -152,10 +159,9 @@ class Plan:
         devices = f"{self.world} × " if self.world > 1 else ""
         lines = [f"plan: {self.name} on {devices}{self.machine}", f"  model    {self.parameters:,} parameters, "
                  f"{self.vocabulary:,} tokens of vocabulary"]  # fmt: skip
-        epochs = ""
-        if self.corpus is not None and self.steps_per_epoch:
+        if self.corpus is not None:
             lines.append(f"  corpus   {self.corpus.pairs:,} lines, about {self.corpus.tokens:,} target tokens")
-            epochs = f", about {_few(self.steps / self.steps_per_epoch)} epochs of {self.steps_per_epoch:,} steps"
+        epochs = f", {self.epochs}" if self.epochs else ""
         used = SHARE[self.machine.device] * self.matmul_flops
         share = f", of which each process reads {self.rows_each:,}" if self.world > 1 else ""
         lines += [
@@ -305,12 +311,13 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         reason = "`small`: the corpus comes through a pipe, so that its size is not known"
         return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
     for candidate in _candidates(size, machine):
-        steps, why = _steps(candidate, size)
+        steps = _steps(candidate, size)
         changes, reasons = _changes(candidate, size)
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
         found = plan(recipe, machine, size)
         if machine.device != "cpu" or found.seconds <= 3600 * CPU_HOURS:
             break
+    why = f"{found.epochs}; training stops earlier when validation stops improving"
     # Who asks for a number of steps gets them.
     if machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS and recipe.training.steps == steps:
         hours = found.seconds / 3600
@@ -368,21 +375,23 @@ def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
     return changes, reasons
 
 
-def _steps(candidate: _Size, size: CorpusSize) -> tuple[int, str]:
-    """How many steps, and why."""
+def _steps(candidate: _Size, size: CorpusSize) -> int:
+    """The steps of as many epochs as the preset is worth, within its bounds."""
     tokens = FILLED * load_recipe(candidate.preset).batch.tokens
-    steps = min(candidate.most, max(candidate.fewest, _rounded(candidate.epochs * size.tokens / tokens)))
-    epochs = steps * tokens / max(size.tokens, 1)
-    return steps, f"about {_few(epochs)} epochs; training stops earlier when validation stops improving"
+    return min(candidate.most, max(candidate.fewest, _rounded(candidate.epochs * size.tokens / tokens)))
 
 
 def _schedule(candidate: _Size, steps: int) -> list[str]:
-    """Some forty validations and as many checkpoints; ten validations without a better one end the run."""
+    """Some forty validations and as many checkpoints; ten validations without a better one end the run.
+
+    The newest checkpoints are then all from after the best one, so the model is the mean of the best instead.
+    """
     every = max(50, _rounded(steps / 40, 50))
     warmup = min(load_recipe(candidate.preset).training.optimiser.warmup, steps // 5)
     return [
         f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
-        "training.patience=10", f"training.optimiser.warmup={warmup}",
+        "training.patience=10", "training.keep_best=5", 'training.average_of="best"',
+        f"training.optimiser.warmup={warmup}",
     ]  # fmt: skip
 
 

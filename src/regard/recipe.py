@@ -45,6 +45,7 @@ class Recipe:
     log: LogSettings = LogSettings()
 
     def __post_init__(self) -> None:
+        settings.check_words(self)
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"`seed` must be from 0 to 2^63 - 1, but is {self.seed}")
         if isinstance(self.tokenizer, GPT2Files) or self.tokenizer.shared:
@@ -76,9 +77,10 @@ def find(name: str) -> Path:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe from a file or a preset, with `key=value` overrides on top."""
     is_file = name.endswith(".toml") or "/" in name
-    return build_recipe(settings.read(Path(name) if is_file else find(name), find), overrides, name)
+    tree = settings.read(Path(name) if is_file else find(name), find, settings.table_kinds(Recipe))
+    return build_recipe(tree, overrides, name)
 
 
 def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> Recipe:
     """A recipe from plain values; `place` is named in errors."""
-    return settings.build(Recipe, settings.override(tree, overrides), place)
+    return settings.build(Recipe, settings.override(tree, overrides, settings.table_kinds(Recipe)), place)

@@ -93,6 +93,16 @@ def test_too_few_different_sentences_to_hold_out_are_named(targets: list[str], t
         assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("lines", [["all in one line"], ["damaged \0", "one"]])
+def test_text_that_cannot_be_divided_is_told_what_to_do(lines: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        open_corpus(Text(str(write(tmp_path / "a.txt", lines)))).valid()
+    words = "only 1 line. Cut the text into lines, or give other text to validate on with `data.valid`."
+    assert words in str(caught.value)
+    assert "pairs" not in str(caught.value)
+    assert "valid_source" not in str(caught.value)
+
+
 def test_when_nothing_is_left_the_reasons_are_named(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.en", ["same", "x", ""]), write(tmp_path / "a.de", ["same", "y" * 500, "z"])
     with pytest.raises(DataError) as caught:
@@ -189,6 +199,11 @@ def test_every_dropped_line_is_named_by_its_file(tmp_path: Path) -> None:
         ({"target": "b", "test_target": "t"}, "`test_source` and `test_target` must be given together"),
         ({}, "`source` and `target` must be given together, but one is missing; a file that holds both sides is named"),
         ({"source": "-", "target": "-"}, "must not both be `-`"),
+        ({"source": "a.tsv", "target": "b", "format": "tsv"}, "`format` is for a file that holds both sides, but is"),
+        (
+            {"target": "b", "format": "jsonl", "valid_source": "v", "valid_target": "w"},
+            '`format` .* is "jsonl" while `target` names a file for the other side; leave one of them out',
+        ),
         ({"target": "b", "columns": (0, 1)}, r"`columns` must be counted from 1, but are \[0, 1\]"),
         ({"target": "b", "source_language": "en us"}, "`source_language` must be a code .* but is `en us`"),
         ({"target": "b", "target_language": "<2de>"}, "`target_language` must be a code"),
@@ -203,6 +218,8 @@ def test_one_file_may_hold_both_sides_of_any_split() -> None:
     Files("a.tsv", valid_source="v.jsonl.gz", test_source="t.en", test_target="t.de")
     Files("a.en", "a.de", valid_source="v.tsv")
     Files("-", format="jsonl", valid_source="v")
+    Files("a", format="tsv", test_source="t.en", test_target="t.de")
+    Files("a.en", "a.de", format="tsv", valid_source="v")
 
 
 # ---- several corpora
@@ -242,6 +259,13 @@ def test_a_fraction_of_a_repetition_is_a_part_of_the_pairs(tmp_path: Path) -> No
     counts = Counter(often[pair] for pair in often if pair.source.startswith("one"))
     assert set(counts) == {2, 3}
     assert 400 < counts[3] < 600
+
+
+def test_weights_that_make_an_epoch_endless_are_refused_before_it_is_written(tmp_path: Path) -> None:
+    mixed = open_corpus(Mixture((corpus(tmp_path, 60, "one"), corpus(tmp_path, 60, "two")), weights=(1.0, 400.0)))
+    words = r"data\.weights: an epoch must have at most 100 times as many pairs .* would have 24,060 of 120: pairs"
+    with pytest.raises(UsageError, match=words):
+        list(mixed.train())
 
 
 def test_languages_are_told_and_tags_are_no_text(tmp_path: Path) -> None:
@@ -360,6 +384,28 @@ def test_the_origin_changes_with_whatever_changes_the_pairs(tmp_path: Path) -> N
     ]
     readings = {origin.reading, *(open_corpus(other).origin().reading for other in others)}
     assert len(readings) == len(others) + 1
+
+
+def test_the_origin_tells_files_side_by_side_from_files_one_after_another(tmp_path: Path) -> None:
+    rows = [f"a {number}\tA {number}" for number in range(60)]
+    a, b = str(write(tmp_path / "a.tsv", rows)), str(write(tmp_path / "b.tsv", rows))
+    beside, after = open_corpus(Files(a, b)).origin(), open_corpus(Files(str(tmp_path / "*.tsv"))).origin()
+    assert beside.files == after.files
+    assert beside.reading != after.reading
+    both = open_corpus(Mixture((Files(a), Files(b)))).origin()
+    assert both.reading != open_corpus(Mixture((Files(str(tmp_path / "*.tsv")),))).origin().reading
+    # As the names say, a table is read in one way, and objects in another.
+    (tmp_path / "c").mkdir()
+    write(tmp_path / "c/a.jsonl", rows)
+    assert open_corpus(Files(str(tmp_path / "c/a.jsonl"))).origin().reading != open_corpus(Files(a)).origin().reading
+
+
+def test_the_origin_has_partners_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
+    for name in ("p/news.en", "p/news.test.en", "q/news.zh", "q/news.test.zh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, ["x"])
+    found = open_corpus(Files(str(tmp_path / "p"), str(tmp_path / "q"))).origin().files
+    assert [file.name for file in found] == ["news.en", "news.zh", "news.test.en", "news.test.zh"]
 
 
 # ---- the real thing

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +19,7 @@ from regard.data.corpus import CorpusSettings, Files, LanguagePair, Mixture, Tex
 from regard.data.dataset import Dataset, read_dataset
 from regard.data.generated import Generated
 from regard.data.store import TokenStore
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from tests.tiny import write_lines
@@ -73,6 +77,93 @@ def test_tokens_from_files_are_those_from_memory(
     assert len(memory.train) == (120 - len(memory.valid)) * (text.dropout_cuts if text.dropout else 1)
     assert same(memory.valid, filed.valid)
     assert memory.valid.target[0] == memory.tokenizer.encode(memory.valid_pairs[0].target)
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_large_corpus_is_read_once_and_known_again(
+    given: bool, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "FILED", 0)
+    text, settings = TokenizerSettings(vocabulary=60, shared=shared), files(tmp_path, "a", "de")
+    if given:
+        settings = replace(settings, valid_source=settings.source, valid_target=settings.target)
+    first = read(tmp_path, settings, text)
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.data.corpus.partner_blocks", lambda *_: pytest.fail("read again"))
+        again = read(tmp_path, settings, text)
+        resumed = read(tmp_path, settings, text, tokenizer=first.tokenizer)
+    assert first.report is not None
+    assert again.report is not None
+    assert again.tokenizer.to_json() == first.tokenizer.to_json()
+    assert again.valid_pairs == resumed.valid_pairs == first.valid_pairs
+    assert again.report.to_text() == first.report.to_text()
+    assert again.report.to_json() == first.report.to_json()
+    assert again.report == replace(first.report, sample=())
+    assert again.fingerprint == first.fingerprint
+    assert resumed.report is None
+    assert same(first.train, again.train)
+    assert same(first.valid, again.valid)
+
+
+def test_what_is_known_is_that_of_the_same_files_and_settings_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "FILED", 0)
+    settings = files(tmp_path, "a", "de")
+
+    def kept() -> int:
+        return len(list((tmp_path / "cache").glob("*.json"))) - (tmp_path / "cache/files.json").exists()
+
+    read(tmp_path, settings)
+    read(tmp_path, settings)
+    assert kept() == 1
+    read(tmp_path, settings, TokenizerSettings(vocabulary=70))
+    test = str(write_lines(tmp_path / "t.tsv", ["t\tT"]))
+    read(tmp_path, replace(settings, test_source=test))
+    assert kept() == 3
+    write_lines(tmp_path / "a.en", [f"another number {number}" for number in range(120)])
+    assert read(tmp_path, settings).tokenizer.encode("another") != []
+    assert kept() == 4
+    # A damaged one is found out, and written anew.
+    for place in (tmp_path / "cache").glob("*.json"):
+        place.write_bytes(place.read_bytes().replace(b"number", b"Number"))
+    assert "Number" not in str(read(tmp_path, settings).valid_pairs)
+    assert kept() == 4
+
+
+def test_a_run_that_goes_on_is_given_the_same_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = files(tmp_path, "a", "de")
+    data = read(tmp_path, settings)
+    before = json.loads(json.dumps(data.fingerprint.to_json()))
+
+    def go_on(other: CorpusSettings) -> Dataset:
+        return read_dataset(other, SMALL, 1, data.tokenizer, tmp_path / "cache", before=before)
+
+    assert same(go_on(settings).train, data.train)
+    with pytest.raises(DataError, match="but its files are read in another way"):
+        go_on(replace(settings, target_language="fr"))
+    with pytest.raises(DataError, match=r"v\.tsv is read, too"):
+        go_on(replace(settings, valid_source=str(write_lines(tmp_path / "v.tsv", ["v\tV"]))))
+    with pytest.raises(DataError, match=r"a\.en is not read any more"):
+        go_on(Files(settings.target or "", settings.target))
+    write_lines(tmp_path / "a.en", [f"the number {number}" for number in range(120)])
+    with pytest.raises(DataError, match=r"data: a run must go on with the corpus .* but .*a\.en has changed\. Res"):
+        go_on(settings)
+
+
+def test_what_comes_through_a_pipe_is_known_by_what_came_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def piped(lines: int, **given: Any) -> Dataset:
+        text = "".join(f"number {number}\tZahl {number}\n" for number in range(lines))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return read_dataset(Files("-", format="tsv"), SMALL, 1, cache=tmp_path / "cache", **given)
+
+    first = piped(120)
+    before = first.fingerprint.to_json()
+    assert before["files"] == {}
+    assert same(piped(120, tokenizer=first.tokenizer, before=before).train, first.train)
+    with pytest.raises(DataError, match=r"but the corpus has \d+ examples, not \d+\."):
+        piped(110, tokenizer=first.tokenizer, before=before)
 
 
 @pytest.mark.parametrize("shared", [True, False])

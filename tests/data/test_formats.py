@@ -9,6 +9,7 @@ import json
 import lzma
 import random
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -140,6 +141,53 @@ def test_compressed_files_are_opened_as_they_are(ending: str, tmp_path: Path) ->
             read_lines(file)
 
 
+@pytest.mark.parametrize("ending", PACKERS)
+def test_no_stream_of_a_compressed_file_is_lost(ending: str, tmp_path: Path) -> None:
+    file, whole = tmp_path / f"a.en{ending}", PACKERS[ending](b"one\ntwo\n" * 100)
+    damaged = [bytes([whole[0] ^ 1]) + whole[1:], whole[:1] + bytes([whole[1] ^ 1]) + whole[2:], b"x", b"more text\n"]
+    for tail in damaged:
+        file.write_bytes(whole + tail)
+        with pytest.raises(DataError, match=rf"a\.en\{ending}: must be readable to its end, but is not"):
+            read_lines(file)
+
+
+def test_xz_may_be_filled_up_with_zeros_and_bz2_may_not(tmp_path: Path) -> None:
+    file = tmp_path / "a.xz"
+    whole = PACKERS[".xz"](b"one\n")
+    for filled in (whole + bytes(8), whole + bytes(2 * formats.CHUNK), whole + bytes(4) + whole + bytes(4)):
+        file.write_bytes(filled)
+        assert set(read_lines(file)) == {"one"}
+    assert len(read_lines(file)) == 2
+    (tmp_path / "a.bz2").write_bytes(PACKERS[".bz2"](b"one\n") + bytes(8))
+    with pytest.raises(DataError, match="must be readable to its end"):
+        read_lines(tmp_path / "a.bz2")
+
+
+@pytest.mark.parametrize("ending", [".bz2", ".xz"])
+def test_a_few_bytes_that_stand_for_many_do_not_fill_memory(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a{ending}").write_bytes(PACKERS[ending](b"a\n" * 2**24))
+    tracemalloc.start()
+    with open_text(tmp_path / f"a{ending}") as stream:
+        assert sum(len(stream.read(2**16)) for _ in range(512)) == 2**25
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24  # half of it is what .xz looks back into
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_endings_are_known_in_capitals_and_compressed_bytes_without_one_are_recognised(
+    ending: str, tmp_path: Path
+) -> None:
+    for name in (f"A.TSV{ending.upper()}", "a.en"):
+        (tmp_path / name).write_bytes(PACKERS[ending]("".join(f"{line}\n" for line in ODD).encode()))
+    assert read_lines(tmp_path / f"A.TSV{ending.upper()}") == ODD
+    assert format_by_name(f"A.TSV{ending.upper()}") == "tsv"
+    with pytest.raises(DataError) as caught:
+        read_lines(tmp_path / "a.en")
+    assert f"a.en: must be text, but begins as a {ending} file does. Decompress it, or let its" in str(caught.value)
+    assert "iconv" not in str(caught.value)
+
+
 @given(any_lines)
 def test_compressed_is_as_plain(lines: list[str]) -> None:
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -249,6 +297,15 @@ def test_partners_have_the_same_name_but_for_the_ending(tmp_path: Path, monkeypa
     Path("news.2.en").rename("zoo.en")
     with pytest.raises(DataError, match=r"name 3 and 2\. zoo\.en has no partner"):
         find_partners("*.en*", "*.de*")
+
+
+def test_partners_in_two_folders_are_found_whatever_the_order_of_their_endings(tmp_path: Path) -> None:
+    for name in ("p/news.en", "p/news.test.en", "q/news.zh", "q/news.test.zh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, ["x"])
+    found = find_partners(str(tmp_path / "p"), str(tmp_path / "q"))
+    names = [tuple(str(Path(file).relative_to(tmp_path)) for file in pair) for pair in found]
+    assert names == [("p/news.en", "q/news.zh"), ("p/news.test.en", "q/news.test.zh")]
 
 
 def test_names_say_the_form() -> None:

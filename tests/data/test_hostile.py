@@ -6,7 +6,11 @@ it, all the way to token ids.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,6 +146,37 @@ def test_json_that_is_no_pair_is_refused_with_file_and_line(line: str, words: st
     with pytest.raises(DataError, match="line 4: ") as caught:
         read_dataset(Files(str(tmp_path / "a.jsonl")), BYTES, 1)
     assert f"{tmp_path / 'a.jsonl'}, line 4: {words}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize("damage", ["header", "garbage", "cut"])
+def test_no_part_of_a_compressed_file_is_lost_without_a_word(
+    ending: str, pack: Callable[[bytes], bytes], damage: str, tmp_path: Path
+) -> None:
+    """Two streams in one file, as `cat a.bz2 b.bz2` makes them, of which the second is damaged."""
+    first, second = (pack("".join(f"{side[number]}\n" for side in GOOD).encode()) for number in (0, 0))
+    broken = {"header": b"\x00" + second[1:], "garbage": second + b"garbage", "cut": second[:-5]}[damage]
+    (tmp_path / f"a.en{ending}").write_bytes(first + second)
+    (tmp_path / "a.de").write_text("".join(f"{target} {n}\n" for n in range(2) for _, target in GOOD))
+    settings = Files(str(tmp_path / f"a.en{ending}"), str(tmp_path / "a.de"))
+    data = read_dataset(settings, BYTES, 1)
+    assert len(data.train) + len(data.valid) == 80
+    (tmp_path / f"a.en{ending}").write_bytes(first + broken)
+    with pytest.raises(DataError, match=rf"a\.en\{ending}: must be readable to its end, but is not"):
+        read_dataset(settings, BYTES, 1)
+
+
+def test_compressed_bytes_under_another_name_are_called_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(gzip.compress(b"a\tb\n" * 40))
+    with pytest.raises(DataError, match=r"a\.tsv: must be text, but begins as a \.gz file does"):
+        read_dataset(Files(str(tmp_path / "a.tsv")), BYTES, 1)
+
+
+@pytest.mark.parametrize("lines", [b"\n\n\n", b" \n\t\n\n"])
+def test_plain_text_without_any_text_is_refused(lines: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(lines * 20)
+    with pytest.raises(DataError, match=r"a\.txt: must hold text, but there is none in any of its 60 lines"):
+        read_dataset(Text(str(tmp_path / "a.txt")), BYTES, 1)
 
 
 def test_json_may_hold_line_ends_and_they_are_text(tmp_path: Path) -> None:

@@ -131,13 +131,13 @@ def test_only_what_matters_makes_it_anew(cache: Path, files: tuple[Path, ...], t
 def test_a_file_at_rest_is_hashed_once(cache: Path, files: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     made(cache, Origin(files, "as it is"))
     with monkeypatch.context() as patch:
-        patch.setattr("hashlib.file_digest", lambda *_: pytest.fail("hashed again"))
+        patch.setattr(module, "hash_of", lambda *_: pytest.fail("hashed again"))
         assert not made(cache, Origin(files, "as it is"))
     # One that was just written may change again within the same tick of the clock: it is not believed.
     os.utime(files[0])
     made(cache, Origin(files, "as it is"))
     with monkeypatch.context() as patch:
-        patch.setattr("hashlib.file_digest", lambda *_: pytest.fail("hashed again"))
+        patch.setattr(module, "hash_of", lambda *_: pytest.fail("hashed again"))
         with pytest.raises(pytest.fail.Exception):
             made(cache, Origin(files, "as it is"))
 
@@ -155,6 +155,24 @@ def test_nothing_half_done_is_left_and_a_damaged_folder_is_made_anew(cache: Path
     (folder / "target.ids").write_bytes(b"")
     assert made(cache, Origin(files, "as it is"))
     assert content(TokenStore.open(folder)) == PAIRS
+
+
+def test_a_folder_with_other_bytes_is_made_anew_with_a_word(cache: Path, files: tuple[Path, ...]) -> None:
+    made(cache, Origin(files, "as it is"))
+    (folder,) = folders(cache)
+    whole = (folder / "target.ids").read_bytes()
+    (folder / "target.ids").write_bytes(whole[:8] + b"\xff" * 40 + whole[48:])
+    stream = io.StringIO()
+    store = prepare(cache, Origin(files, "as it is"), PAIRS, TOKENIZER, status=StatusLine(stream))
+    assert content(store) == PAIRS
+    assert "warning: a prepared corpus is damaged, and is made anew: " in stream.getvalue()
+    assert "target.ids: its SHA-256 must be" in stream.getvalue()
+    assert not made(cache, Origin(files, "as it is"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="must be a file that can be read, but: Is a directory"):
+        module.hash_of(tmp_path)
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_refused(cache: Path, files: tuple[Path, ...]) -> None:

@@ -24,6 +24,7 @@ from regard.data.collate import EMPTY, one_a_row, sentence_rows, text_rows
 from regard.data.packing import Lengths, Rows, bucketed, packed
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
+from regard.settings import check_words
 
 __all__ = ["BatchSettings", "Batches", "Example", "Layout", "Shape", "collate", "shuffled"]
 
@@ -47,6 +48,7 @@ class BatchSettings:
     """How many different shapes there may be, for `buckets`; with more of them, less is padded."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("tokens", "row", "shapes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")

@@ -11,23 +11,20 @@ What a file may look like is said in `regard.data.formats`, and what is dropped 
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import compress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from regard.data.filters import ADVICE, NO_FILTERS, Filters, HeldAtEnd, HeldBySource, HoldOut, Kept, Sieve
 from regard.data.formats import (
     BLOCK,
-    STDIN,
     Block,
-    Format,
     Repairs,
     find_files,
     find_partners,
@@ -35,7 +32,6 @@ from regard.data.formats import (
     format_by_name,
     json_blocks,
     lines_of,
-    open_text,
     partner_blocks,
     read_lines,
     table_blocks,
@@ -43,6 +39,8 @@ from regard.data.formats import (
 )
 from regard.data.generated import Generated, Pair, Splits, generate
 from regard.data.report import CorpusCounts, DataReport, Others, Survey, make_report
+from regard.data.sources import CorpusSettings, Files, Mixture, Text
+from regard.data.streams import open_text
 from regard.errors import DataError, UsageError
 
 __all__ = [
@@ -50,111 +48,11 @@ __all__ = [
     "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
 ]  # fmt: skip
 
-RULES = 1  # to be raised when the same files and settings come to give other pairs
-LANGUAGE = re.compile("[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+RULES = 2  # to be raised when the same files and settings come to give other pairs
+MOST_GROWTH = 100  # times: how much larger repetition may make an epoch
 
 Blocks = Callable[[Repairs], Iterator[Block]]
 Languages = tuple[str | None, str | None]
-
-
-# ---- settings
-
-
-@dataclass(frozen=True)
-class Files:
-    """A corpus in files: line n of `target` translates line n of `source`, or one file holds both.
-
-    A place is a file, a folder, a pattern with `*`, or `-` for the standard input. Without a validation pair of its
-    own, some training sentences are held out, chosen by their source text.
-    """
-
-    source: str
-    target: str | None = None
-    kind: Literal["files"] = "files"
-    valid_source: str | None = None
-    valid_target: str | None = None
-    test_source: str | None = None
-    test_target: str | None = None
-    format: Format | None = None
-    columns: tuple[int, int] = (1, 2)
-    keys: tuple[str, str] = ("source", "target")
-    source_language: str | None = None
-    target_language: str | None = None
-    filters: Filters = Filters()
-
-    def __post_init__(self) -> None:
-        for split in ("", "valid_", "test_"):
-            source, target = getattr(self, f"{split}source"), getattr(self, f"{split}target")
-            if (source is None) != (target is None) and not (source and self.format_of(source)):
-                raise ValueError(
-                    f"`{split}source` and `{split}target` must be given together, but one is missing; a file that "
-                    "holds both sides is named *.tsv or *.jsonl, or `format` says which it is"
-                )
-        if self.source == self.target == STDIN:
-            raise ValueError(f"`source` and `target` must not both be `{STDIN}`; use one file with both sides")
-        if min(self.columns) < 1:
-            raise ValueError(f"`columns` must be counted from 1, but are {list(self.columns)}")
-        for name in ("source_language", "target_language"):
-            _check_language(name, getattr(self, name))
-
-    def format_of(self, place: str) -> Format | None:
-        """How a file holds both sides; None where nothing says."""
-        return self.format or format_by_name(place)
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Several corpora, of one pair of languages or of many, each with its share of every epoch.
-
-    A corpus of n pairs has a share in proportion to its weight times n^(1/temperature): at 1 by size, at a large
-    temperature alike. The shares come about by repetition; every pair occurs at least once.
-    """
-
-    corpora: tuple[Files, ...]
-    kind: Literal["mixture"] = "mixture"
-    temperature: float = 1.0
-    weights: tuple[float, ...] = ()
-    tag_target: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.corpora:
-            raise ValueError("`corpora` must hold at least one corpus, but is empty; add [[data.corpora]]")
-        if not 1 <= self.temperature < math.inf:
-            raise ValueError(f"`temperature` must be at least 1, but is {self.temperature}")
-        if self.weights and (len(self.weights) != len(self.corpora) or not all(0 < w < math.inf for w in self.weights)):
-            raise ValueError(
-                f"`weights` must be {len(self.corpora)} numbers above 0, one a corpus, but are {list(self.weights)}"
-            )
-        for number, corpus in enumerate(self.corpora):
-            if STDIN in (corpus.source, corpus.target):
-                raise ValueError(f"`corpora[{number}]` must be in files, which can be read again, but is `{STDIN}`")
-            if self.tag_target and corpus.target_language is None:
-                raise ValueError(f"`corpora[{number}].target_language` must be set for `tag_target`, but is missing")
-
-
-@dataclass(frozen=True)
-class Text:
-    """Plain text for a language model, line by line; a place is as for `files`. Only damaged lines are dropped.
-
-    Without validation text of its own, the last lines are held out.
-    """
-
-    text: str
-    kind: Literal["text"] = "text"
-    valid: str | None = None
-    test: str | None = None
-    language: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_language("language", self.language)
-
-
-CorpusSettings = Generated | Files | Mixture | Text
-
-
-def _check_language(name: str, language: str | None) -> None:
-    if language is not None and not LANGUAGE.fullmatch(language):
-        raise ValueError(f"`{name}` must be a code such as `de` or `zh-Hans`, but is `{language}`")
 
 
 # ---- pairs
@@ -184,23 +82,43 @@ def copies(sizes: Sequence[int], temperature: float, weights: Sequence[float]) -
 # ---- reading
 
 
+Rows = list[tuple[str, ...]]
+"""The files of a split in the order in which they are read; those of a row side by side."""
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Pairs to be read: those of training, validation or test."""
+
+    blocks: Blocks
+    rows: Callable[[], Rows] = list
+
+
 @dataclass(frozen=True)
 class _Part:
     """One corpus to be read; `others` are its validation and test pairs, where it brings them."""
 
     name: str
-    places: tuple[str, ...]
-    blocks: Blocks
-    others: Mapping[str, Blocks]
+    train: _Split
+    others: Mapping[str, _Split]
     filters: Filters = NO_FILTERS
     languages: Languages = (None, None)
     form: str = ""
     one_sided: bool = False
+    warnings: tuple[str, ...] = ()
 
     def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
         """What the filters keep, block by block."""
-        for block in self.blocks(repairs):
-            yield sieve.sift(block)
+        any_text = False
+        for block in self.train.blocks(repairs):
+            kept = sieve.sift(block)
+            any_text = any_text or any(map(str.strip, kept.targets))
+            yield kept
+        if sieve.kept and not any_text:
+            raise DataError(
+                f"{self.name}: must hold text, but there is none in any of its {sieve.read:,} lines. Is it the right "
+                "file?"
+            )
         if not sieve.kept:
             reasons = {reason: found.count for reason, found in sieve.dropped.items() if found.count}
             raise DataError(
@@ -250,7 +168,7 @@ class Corpus:
         """Whether there is text for a language model, without sources."""
         self._temperature, self._weights = temperature, weights or [1.0] * len(parts)
         self._other_repairs = Repairs()
-        self._others: dict[str, list[Pair]] = {}
+        self._others: dict[tuple[int, str], list[Pair]] = {}
         self._held: list[Pair] = []
         self._report: DataReport | None = None
 
@@ -258,11 +176,11 @@ class Corpus:
         """The training pairs, streamed: what is dropped or held out is left out."""
         held_out = None if self._brings("valid") else self._hold_out()
         given = {split: self._other(split) for split in ("valid", "test")}
-        survey, repairs, passed = Survey(_texts(given)), Repairs(), 0
+        survey, repairs, passed = Survey(_texts(given), len(self._parts)), Repairs(), 0
         sieves = [Sieve(part.filters, part.languages) for part in self._parts]
-        for part, sieve in zip(self._parts, sieves, strict=True):
+        for number, (part, sieve) in enumerate(zip(self._parts, sieves, strict=True)):
             for kept in part.read(sieve, repairs):
-                survey.see(kept)
+                survey.see(kept, number)
                 pairs = part.pairs(kept)
                 for pair in pairs if held_out is None else held_out.pass_on(pairs, kept.source_keys):
                     passed += 1
@@ -273,6 +191,7 @@ class Corpus:
             yield from late
             self._check_held_out(passed)
         repeats = copies([sieve.kept for sieve in sieves], self._temperature, self._weights)
+        _check_growth([sieve.kept for sieve in sieves], repeats)
         for part, times in zip(self._parts, repeats, strict=True):
             for pair in part.again(times - 1, held_out):
                 passed += 1
@@ -281,10 +200,15 @@ class Corpus:
             CorpusCounts(part.name, sieve.read, sieve.kept, sieve.dropped, sieve.scripts, part.languages, times)
             for part, sieve, times in zip(self._parts, sieves, repeats, strict=True)
         ]
-        filters = self._parts[0].filters if len(self._parts) == 1 else Filters()
-        splits = _texts(given if held_out is None else {**given, "valid": self._held})
-        others = Others(splits, held_out is not None, filters, self._other_repairs)
-        self._report = make_report(counts, survey, passed, repairs, others)
+        others = Others(
+            _texts(given if held_out is None else {**given, "valid": self._held}),
+            [_texts({split: self._own(part, split) for split in part.others}) for part in self._parts],
+            held_out is not None,
+            [part.filters for part in self._parts],
+            self._other_repairs,
+        )
+        warnings = [warning for part in self._parts for warning in part.warnings]
+        self._report = make_report(counts, survey, passed, repairs, others, warnings)
 
     def valid(self) -> list[Pair]:
         """The pairs to validate on: given, or held out of training; then training is read through if need be."""
@@ -314,32 +238,61 @@ class Corpus:
 
     def origin(self) -> Origin:
         """What decides the training pairs, for whoever keeps something made from them."""
-        files = [Path(file) for part in self._parts for place in part.places for file in find_files(place)]
-        how = [f"{part.form} {part.filters} {part.languages}" for part in self._parts]
+        rows = [part.train.rows() for part in self._parts]
+        files = [Path(file) for part in rows for row in part for file in row]
+        how = [
+            f"{part.form} {[tuple(map(format_by_name, row)) for row in found]} {part.filters} {part.languages}"
+            for part, found in zip(self._parts, rows, strict=True)
+        ]
         held_out = "given" if self._brings("valid") else "held out"
         tags = f" tags {list(self.target_languages)}" if self.target_languages else ""
         return Origin(tuple(files), f"{RULES} {how} {self._temperature} {list(self._weights)} valid {held_out}{tags}")
+
+    def other_files(self, split: str) -> tuple[Path, ...]:
+        """The files of validation or test in the order in which they are read; none where pairs are held out."""
+        splits = [part.others[split] for part in self._parts if split in part.others]
+        return tuple(Path(file) for found in splits for row in found.rows() for file in row)
 
     def _brings(self, split: str) -> bool:
         return any(split in part.others for part in self._parts)
 
     def _other(self, split: str) -> list[Pair]:
         """The pairs of a split that has places of its own, as they are: scores must not depend on filters."""
-        if split not in self._others:
-            bringers = [part for part in self._parts if split in part.others]
-            self._others[split] = [
-                pair for part in bringers for block in part.others[split](self._other_repairs)
-                for pair in part.pairs(block)
-            ]  # fmt: skip
-        return self._others[split]
+        return [pair for part in self._parts for pair in self._own(part, split)]
+
+    def _own(self, part: _Part, split: str) -> list[Pair]:
+        """Those that one corpus brings, read once."""
+        key = self._parts.index(part), split
+        if key not in self._others:
+            blocks = part.others[split].blocks(self._other_repairs) if split in part.others else iter(())
+            self._others[key] = [pair for block in blocks for pair in part.pairs(block)]
+        return self._others[key]
 
     def _check_held_out(self, train: int) -> None:
-        if not train or not self._held:
+        if train and self._held:
+            return
+        name, found = self._parts[0].name, train + len(self._held)
+        if self.one_sided:
+            lines = "1 line" if found == 1 else f"{found:,} lines"
             raise DataError(
-                f"{self._parts[0].name}: there must be enough different sentences to hold some out for validation, but "
-                f"there are only {train + len(self._held)} pairs. Give validation files, such as `data.valid_source` "
-                "and `data.valid_target`."
+                f"{name}: there must be enough lines to hold some out for validation, but there is only {lines}. Cut "
+                "the text into lines, or give other text to validate on with `data.valid`."
             )
+        raise DataError(
+            f"{name}: there must be enough different sentences to hold some out for validation, but there are only "
+            f"{found:,} pairs. Give validation files, such as `data.valid_source` and `data.valid_target`."
+        )
+
+
+def _check_growth(sizes: Sequence[int], repeats: Sequence[float]) -> None:
+    """Weights far apart ask for an epoch that no disk may hold."""
+    pairs = sum(size * times for size, times in zip(sizes, repeats, strict=True))
+    if pairs > MOST_GROWTH * sum(sizes):
+        raise UsageError(
+            f"data.weights: an epoch must have at most {MOST_GROWTH} times as many pairs as the corpora, but would "
+            f"have {pairs:,.0f} of {sum(sizes):,}: pairs of one corpus would come {max(repeats):,.0f} times. Let the "
+            "weights be closer to each other."
+        )
 
 
 def _language_of(pair: Pair) -> str:
@@ -387,38 +340,63 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
 
 
 def _files(settings: Files) -> _Part:
+    def rows(source: str, target: str | None) -> Rows:
+        if target is None:
+            return [(file,) for file in find_files(source)]
+        return list(find_partners(source, target))
+
     def blocks(source: str, target: str | None, repairs: Repairs) -> Iterator[Block]:
-        if target is not None:
-            for one, other in find_partners(source, target):
-                yield from partner_blocks(one, other, repairs)
-            return
-        for file in find_files(source):
-            if settings.format_of(file) == "jsonl":
-                yield from json_blocks(file, settings.keys, repairs)
+        for row in rows(source, target):
+            if len(row) == 2:
+                yield from partner_blocks(*row, repairs)
+            elif settings.format_of(row[0]) == "jsonl":
+                yield from json_blocks(row[0], settings.keys, repairs)
             else:
-                yield from table_blocks(file, settings.columns, repairs)
+                yield from table_blocks(row[0], settings.columns, repairs)
 
     sides = {
+        "train": (settings.source, settings.target),
         "valid": (settings.valid_source, settings.valid_target),
         "test": (settings.test_source, settings.test_target),
     }
-    others = {split: partial(blocks, source, target) for split, (source, target) in sides.items() if source is not None}
-    places = tuple(place for place in (settings.source, settings.target) if place is not None)
+    splits = {
+        split: _Split(partial(blocks, source, target), partial(rows, source, target))
+        for split, (source, target) in sides.items()
+        if source is not None
+    }
+    train = splits.pop("train")
+    name = " + ".join(place for place in sides["train"] if place is not None)
     languages = settings.source_language, settings.target_language
     form = f"{settings.format} {settings.columns} {settings.keys}"
-    train = partial(blocks, settings.source, settings.target)
-    return _Part(" + ".join(places), places, train, others, settings.filters, languages, form)
+    warnings = tuple(warning for source, target in sides.values() for warning in _both_sides(source, target))
+    return _Part(name, train, splits, settings.filters, languages, form, warnings=warnings)
+
+
+def _both_sides(source: str | None, target: str | None) -> Iterable[str]:
+    """What to say of a source whose name promises both sides, but that is read as one."""
+    if source is not None and target is not None and (form := format_by_name(source)) is not None:
+        yield (
+            f"{source} stands beside {target}, so each of its lines is taken for one sentence, though its name is that "
+            f"of a `{form}` with both sides. If it is one, leave the target out"
+        )
 
 
 def _text(settings: Text) -> _Part:
-    def blocks(place: str, repairs: Repairs) -> Iterator[Block]:
-        return (block for file in find_files(place) for block in text_blocks(file, repairs))
+    def rows(place: str) -> Rows:
+        return [(file,) for file in find_files(place)]
 
-    places = {"valid": settings.valid, "test": settings.test}
-    others = {split: partial(blocks, place) for split, place in places.items() if place is not None}
+    def blocks(place: str, repairs: Repairs) -> Iterator[Block]:
+        return (block for (file,) in rows(place) for block in text_blocks(file, repairs))
+
+    places = {"train": settings.text, "valid": settings.valid, "test": settings.test}
+    splits = {
+        split: _Split(partial(blocks, place), partial(rows, place))
+        for split, place in places.items()
+        if place is not None
+    }
+    train = splits.pop("train")
     filters, languages = replace(NO_FILTERS, drop_damaged=True), (None, settings.language)
-    train = partial(blocks, settings.text)
-    return _Part(settings.text, (settings.text,), train, others, filters, languages, one_sided=True)
+    return _Part(settings.text, train, splits, filters, languages, "text", one_sided=True)
 
 
 def _generated(settings: Generated) -> _Part:
@@ -431,7 +409,9 @@ def _generated(settings: Generated) -> _Part:
             some = pairs[first : first + BLOCK]
             yield Block(split, first + 1, [pair.source for pair in some], [pair.target for pair in some])
 
-    others = {split: partial(blocks, split) for split in ("valid", "test")}
+    train, *others = (_Split(partial(blocks, split)) for split in ("train", "valid", "test"))
     languages = settings.source, settings.target
     name = f"generated {settings.source} → {settings.target}"
-    return _Part(name, (), partial(blocks, "train"), others, languages=languages, form=str(settings))
+    return _Part(
+        name, train, dict(zip(("valid", "test"), others, strict=True)), languages=languages, form=str(settings)
+    )

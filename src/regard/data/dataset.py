@@ -6,12 +6,15 @@ train = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from regard.data import known
 from regard.data.corpus import Corpus, CorpusSettings, open_corpus
 from regard.data.generated import Pair
+from regard.data.known import Fingerprint, Known
 from regard.data.prepare import cache_folder, encode_in_memory, prepare
 from regard.data.report import DataReport
 from regard.data.reread import TrainingPairs
@@ -37,6 +40,8 @@ class Dataset:
     """Of the targets to validate on, in UTF-8, with a line end after each: perplexity per byte is exp(nats / bytes)."""
     report: DataReport | None
     """None where a tokenizer was given, as it is to a run that goes on: the corpus may not have to be read again."""
+    fingerprint: Fingerprint
+    """Which corpus it is, for a run that goes on."""
 
 
 def read_dataset(
@@ -46,31 +51,51 @@ def read_dataset(
     tokenizer: Tokenizer | None = None,
     cache: Path | None = None,
     status: StatusLine | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Read a corpus, learn a vocabulary from it unless a tokenizer is given, and encode it.
 
-    `seed` is for BPE-dropout. The tokens of a large corpus are kept in `cache`, and found there the next time.
+    `seed` is for BPE-dropout. The tokens of a large corpus are kept in `cache` with all that was found in it, and
+    found there the next time. `before` is the fingerprint that a run began with, as plain values: another corpus is
+    refused.
     """
     corpus, cache = open_corpus(settings), cache or cache_folder()
+    large = _is_large(corpus)
+    fingerprint = Fingerprint.of(corpus, cache if large else None)
+    _check(fingerprint, before)
+    place = known.place_of(cache, corpus, fingerprint, text) if large else None
+    found = None if place is None else known.find(place)
     with TrainingPairs(corpus, cache) as pairs:
-        found = tokenizer or learn_tokenizer(pairs, text)
-        cuts = found.training_cuts(text, seed)
-        origin = corpus.origin()
-        if sum(file.stat().st_size for file in origin.files if file.is_file()) < FILED:
-            train = encode_in_memory(corpus.texts(pairs), *cuts)
+        used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)
+        cuts = used.training_cuts(text, seed)
+        if large:
+            train = prepare(cache, corpus.origin(), corpus.texts(pairs), *cuts, status=status)
         else:
-            train = prepare(cache, origin, corpus.texts(pairs), *cuts, status=status)
-    valid = corpus.valid()
+            train = encode_in_memory(corpus.texts(pairs), *cuts)
+    counted = fingerprint.counted(len(train), train.tokens)
+    _check(counted, before)
+    valid = corpus.valid() if found is None else found.valid
     if not valid:
         raise UsageError("data.valid: a run needs at least 1 example to validate on, but has 0. Ask for more.")
-    return Dataset(
-        found,
-        train,
-        encode_pairs(corpus, valid, found),
-        valid,
-        sum(len(pair.target.encode()) + 1 for pair in valid),
-        None if tokenizer is not None else corpus.report().with_coverage(found),
-    )
+    report = None
+    if tokenizer is None:
+        report = corpus.report().with_coverage(used) if found is None else found.report
+        # Files that changed in the meantime would leave something behind that does not belong to them.
+        if place is not None and found is None and Fingerprint.of(corpus, cache) == fingerprint:
+            known.keep(place, Known(used, valid, report))
+    valid_bytes = sum(len(pair.target.encode()) + 1 for pair in valid)
+    return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted)
+
+
+def _is_large(corpus: Corpus) -> bool:
+    """Whether its tokens are kept in files; not what comes from a pipe, and cannot be known again."""
+    files = corpus.origin().files
+    return all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= FILED
+
+
+def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
+    if before is not None:
+        fingerprint.check_continues(before)
 
 
 def learn_tokenizer(pairs: TrainingPairs, settings: TokenizerSettings | GPT2Files) -> Tokenizer:

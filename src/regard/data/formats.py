@@ -1,7 +1,7 @@
 """Files of text: what a line is, and where the two sides of a pair stand.
 
 A line ends at "\\n" and nowhere else: U+2028, form feeds and the like belong to the text. Files must be UTF-8. Two
-things are taken away, and counted: a byte order mark at the start of a file, and the "\\r" of a line end "\\r\\n".
+things are taken away, and counted: a byte order mark at the start of a file, and a "\\r" at the end of a line.
 
 Two files        line n of one is the partner of line n of the other
 `.tsv`           columns apart by tabs; quotes and backslashes mean nothing
@@ -11,9 +11,6 @@ Two files        line n of one is the partner of line n of the other
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
 import json
 import lzma
 import re
@@ -25,18 +22,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from regard.data.ahead import Ahead
-from regard.errors import DataError, MissingError, UsageError
+from regard.data.streams import CHUNK, is_compressed, looks_compressed
+from regard.data.streams import COMPRESSED as COMPRESSED
+from regard.data.streams import open_text as open_text
+from regard.errors import DataError, MissingError
 
 STDIN = "-"
 BYTE_ORDER_MARK = "\ufeff"
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 JSON_LINES = (".jsonl", ".ndjson")
-CHUNK = 2**20
 CHUNKS_AHEAD = 8
 LONGEST_LINE = 2**26
 BLOCK = 10_000
@@ -52,7 +50,7 @@ class Repairs:
     byte_order_marks: list[str] = field(default_factory=list)
     """The files that began with one."""
     carriage_returns: dict[str, int] = field(default_factory=dict)
-    """For each file the lines that ended in "\\r\\n"."""
+    """For each file the lines that ended in "\\r": before "\\n", or where the file ends."""
 
 
 class Block(NamedTuple):
@@ -89,6 +87,11 @@ def _line_lists(stream: Reader, place: str, repairs: Repairs) -> Iterator[list[s
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
+            if not done and (ending := looks_compressed(data)) is not None:
+                raise DataError(
+                    f"{place}: must be text, but begins as a {ending} file does. Decompress it, or let its name end in "
+                    f"{ending}."
+                ) from error
             begin = data.rfind(b"\n", 0, error.start) + 1
             good = data[:begin].decode().split("\n")[:-1]
             yield good
@@ -117,7 +120,7 @@ def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     waiting: list[bytes] = []
     done = size = 0
-    while data := _read(read, place):
+    while data := read_chunk(read, place):
         cut = data.rfind(b"\n") + 1
         if cut:
             done += data.count(b"\n")
@@ -134,7 +137,8 @@ def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
         yield rest
 
 
-def _read(read: Callable[[int], bytes], place: str) -> bytes:
+def read_chunk(read: Callable[[int], bytes], place: str) -> bytes:
+    """The next bytes that `read` gives; `place` is named where they are damaged."""
     try:
         return read(CHUNK)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
@@ -149,68 +153,6 @@ def _nothing_in(place: str) -> DataError:
 
 
 # ---- files
-
-
-def open_text(file: Path) -> BinaryIO:
-    """A text file opened for reading as bytes, decompressed if its name says so."""
-    openers: dict[str, Callable[[Path, str], Any]] = {
-        ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_zstandard,
-    }  # fmt: skip
-    try:
-        stream: BinaryIO = openers.get(file.suffix, open)(file, "rb")
-    except FileNotFoundError as error:
-        raise MissingError(f"{file}: there is no such file. Check the path; it is relative to {Path.cwd()}.") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{file}: must be a file of text, but is a folder. Name the file inside it.") from error
-    except OSError as error:
-        raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
-    return stream
-
-
-def _open_zstandard(file: Path, mode: str) -> BinaryIO:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise UsageError(
-            f"{file}: to read .zst the package `zstandard` must be installed, but is not. "
-            "Install it with: pip install 'regard[data]'"
-        ) from error
-    new_frame = zstandard.ZstdDecompressor().decompressobj
-    return io.BufferedReader(_Frames(cast(BinaryIO, file.open(mode)), new_frame, zstandard.ZstdError), CHUNK)
-
-
-class _Frames(io.RawIOBase):
-    """All frames of a .zst file, and no end before the end: the package's own reader may stop early without a word."""
-
-    def __init__(self, file: BinaryIO, new_frame: Callable[[], Any], fault: type[Exception]) -> None:
-        self._file, self._new_frame, self._fault = file, new_frame, fault
-        self._frame: Any = None
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            between = self._frame is None or self._frame.eof
-            data = (self._frame.unused_data if self._frame is not None and between else b"") or self._file.read(CHUNK)
-            if not data and not between:
-                raise EOFError("the file ends before its last frame does")
-            if not data:
-                return 0
-            if between:
-                self._frame = self._new_frame()
-            try:
-                self._ready = memoryview(self._frame.decompress(data))
-            except self._fault as error:
-                raise OSError(str(error)) from error
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def find_files(place: str) -> list[str]:
@@ -237,7 +179,7 @@ def find_files(place: str) -> list[str]:
 
 def find_partners(source: str, target: str) -> list[tuple[str, str]]:
     """The files of two places in pairs. Where there are several, partners have the same name but for its ending."""
-    sources, targets = find_files(source), find_files(target)
+    sources, targets = (sorted(find_files(place), key=_partner_key) for place in (source, target))
     if len(sources) == len(targets) == 1:
         return [(sources[0], targets[0])]
     for one, other in zip(sources, targets, strict=False):
@@ -259,14 +201,19 @@ def stem(file: str) -> str:
     return Path(_unpacked(file)).stem
 
 
+def _partner_key(file: str) -> tuple[str, str]:
+    # By whole names, news.en would come before news.test.en, but news.zh after news.test.zh.
+    return str(Path(file).parent), stem(file)
+
+
 def _unpacked(file: str) -> str:
     name = Path(file).name
-    return name[: -len(Path(name).suffix)] if name.endswith(COMPRESSED) else name
+    return name[: -len(Path(name).suffix)] if is_compressed(name) else name
 
 
 def format_by_name(file: str) -> Format | None:
     """How a file holds both sides of its pairs, as its ending says; None where it does not say."""
-    ending = Path(_unpacked(file)).suffix
+    ending = Path(_unpacked(file)).suffix.lower()
     return "tsv" if ending == ".tsv" else "jsonl" if ending in JSON_LINES else None
 
 
@@ -277,7 +224,7 @@ def _opened(place: str) -> Iterator[Reader]:
         yield sys.stdin.buffer
         return
     with open_text(Path(place)) as stream:
-        if not place.endswith(COMPRESSED):
+        if not is_compressed(place):
             yield stream
             return
         with Ahead(iter(partial(stream.read, CHUNK), b""), CHUNKS_AHEAD) as chunks:

@@ -31,7 +31,7 @@ from regard.data.ahead import Ahead
 from regard.data.corpus import Origin
 from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_description
 from regard.errors import DataError, MissingError, UsageError
-from regard.files import write_file, write_folder
+from regard.files import check_folder, write_file, write_folder
 from regard.status import StatusLine
 from regard.text.ragged import Ragged
 
@@ -94,13 +94,14 @@ def prepare(
     before = _states(origin.files)
     about = _description(cache, origin, tokenizers)
     folder = cache / str(about["key"])[:20]
+    status = status or StatusLine()
     with _alone(folder):
-        found = _found(folder, about)
+        found = _found(folder, about, status)
         if found is not None:
             return found
 
         def fill(beside: Path) -> None:
-            _encode(beside, examples, tokenizers, about, status or StatusLine())
+            _encode(beside, examples, tokenizers, about, status)
             if _states(origin.files) != before:
                 changed = " or ".join(map(str, origin.files))
                 raise DataError(
@@ -116,10 +117,17 @@ def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder) -> TokenSt
     return TokenStore.of_chunks(_with_first(encoded(examples, tokenizers)), tokenizers[0].specials.end)
 
 
-def _found(folder: Path, about: dict[str, object]) -> TokenStore | None:
+def _found(folder: Path, about: dict[str, object], status: StatusLine) -> TokenStore | None:
+    """What an earlier time left, if every byte of it is as it was written."""
     try:
-        return TokenStore.open(folder) if read_description(folder).get("key") == about["key"] else None
-    except (MissingError, DataError):  # not there, of another version, or damaged: then it is made anew
+        if read_description(folder).get("key") != about["key"]:
+            return None
+        check_folder(folder)
+        return TokenStore.open(folder)
+    except MissingError:
+        return None
+    except DataError as error:
+        status.say(f"warning: a prepared corpus is damaged, and is made anew: {error}")
         return None
 
 
@@ -206,7 +214,7 @@ def _chunks(examples: Iterable[Texts]) -> Iterator[list[Texts]]:
 
 
 def _description(cache: Path, origin: Origin, tokenizers: Sequence[Encoder]) -> dict[str, object]:
-    hashes = _hashes(cache, origin.files)
+    hashes = file_hashes(cache, origin.files)
     about: dict[str, object] = {
         "files": [{"name": file.name, "sha256": found} for file, found in zip(origin.files, hashes, strict=True)],
         "reading": origin.reading,
@@ -224,8 +232,9 @@ def _states(files: Iterable[Path]) -> list[tuple[int, int]]:
         raise MissingError(f"{error.filename}: there is no such file. Check the path.") from error
 
 
-def _hashes(cache: Path, files: tuple[Path, ...]) -> list[str]:
-    """The SHA-256 of each file: as noted, where neither size nor time have changed since."""
+def file_hashes(cache: Path, files: Sequence[Path]) -> list[str]:
+    """The SHA-256 of each file: as noted in the cache, where neither size nor time have changed since."""
+    cache.mkdir(parents=True, exist_ok=True)
     with _alone(cache / NOTES):
         notes = _read_notes(cache)
         found = []
@@ -233,13 +242,21 @@ def _hashes(cache: Path, files: tuple[Path, ...]) -> list[str]:
             name = str(file.resolve())
             size, changed, sha256 = notes.get(name, (None, None, ""))
             if (size, changed) != state:
-                with file.open("rb") as stream:
-                    sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+                sha256 = hash_of(file)
                 if time.time() - state[1] / 1e9 > AT_REST:
                     notes[name] = (*state, sha256)
                     write_file(cache / NOTES, json.dumps(notes, indent=2, ensure_ascii=False) + "\n")
             found.append(sha256)
     return found
+
+
+def hash_of(file: Path) -> str:
+    """The SHA-256 of a file."""
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
 
 
 def _read_notes(cache: Path) -> dict[str, tuple[int, int, str]]:

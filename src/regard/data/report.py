@@ -1,14 +1,8 @@
-"""What is known of a corpus before training starts: counts, lengths, what was dropped, and what looks wrong.
-
-Guesses at languages serve warnings only. A guess names its grounds: the share of the known frequent words that are of
-this language (English, German, French), or the share of letters that are Chinese characters.
-"""
+"""What is known of a corpus before training starts: counts, lengths, what was dropped, and what looks wrong."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.data.filters import ADVICE, Dropped, Filters, Kept, Keys, Sieve, count_letters, keys_of, pair_keys_of
+from regard.data.filters import ADVICE, Dropped, Filters, Kept, Keys, Sieve, keys_of, pair_keys_of
 from regard.data.formats import Block, Repairs
+from regard.data.guesses import FREQUENT, Guess, cosine, guess_language, trigrams
 
 if TYPE_CHECKING:
     from regard.text.tokenizer import Tokenizer
@@ -28,40 +23,16 @@ EDGES = (25, 50, 100, 200, 400)
 SAMPLE = 1_000
 BAR = 24
 FEW_PAIRS = 10_000
+MANY_COPIES = 10
 MUCH_DROPPED = 0.1
 MUCH_UNKNOWN = 0.01
 MUCH_SHARED = 0.01
 
-FREQUENT = {
-    "en": "the of and to is that it for with you this are have not we be he she they what from my which has by there",
-    "de": "der das und ist nicht ich zu den mit sie ein eine auf dem wir für von sich auch wie haben wird dass daß hat "
-    "er sind es im bei",
-    "fr": "les et est une dans pour qui pas nous vous je il ce sur avec au du sont cette elle aux ne mais ou ont leur",
-}
-"""Frequent words that only one of these languages has."""
-LANGUAGE_OF = {word: language for language, words in FREQUENT.items() for word in words.split(" ")}
-# In corpora of talks, captions, software and short sentences they are 15 to 33 % of all words.
-LEAST_FREQUENT = 0.08
-LEAST_HITS = 10
-SURE = 0.8
 # Trigrams of two texts in one language have a cosine of 0.4 to 0.9, in two languages of less than 0.5.
 SAME_LANGUAGE = 0.75
 CLEARLY_CLOSER = 0.2
 Texts = Sequence[tuple[str, str]]
 """Pairs of a source and a target."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A language, and how sure it is, from 0 to 1."""
-
-    language: str
-    confidence: float
-
-    @property
-    def sure(self) -> bool:
-        """Whether a warning may rest on it."""
-        return self.confidence >= SURE
 
 
 @dataclass(frozen=True)
@@ -181,7 +152,7 @@ def _corpus_lines(corpus: CorpusCounts) -> list[str]:
 
 def _repair_lines(repairs: Repairs) -> list[str]:
     mended = [f"a byte order mark in {file}" for file in repairs.byte_order_marks]
-    mended += [f"{count:,} line ends \\r\\n in {file}" for file, count in repairs.carriage_returns.items()]
+    mended += [f"{count:,} \\r at line ends in {file}" for file, count in repairs.carriage_returns.items()]
     return [f"  taken away: {'; '.join(mended)}"] if mended else []
 
 
@@ -209,16 +180,16 @@ def _histogram(lengths: Mapping[str, Lengths]) -> list[str]:
 class Survey:
     """Looks at training pairs as they stream by, and keeps what a report needs; its size does not grow with them."""
 
-    def __init__(self, held: Mapping[str, Texts]) -> None:
-        """`held` are the pairs of other splits, to be looked for among the training pairs."""
+    def __init__(self, held: Mapping[str, Texts], parts: int = 1) -> None:
+        """`held` are the pairs of other splits, to be looked for among the training pairs of so many corpora."""
         self._held = {split: _keys(pairs) for split, pairs in held.items() if pairs}
         self._found = {split: [np.zeros(len(keys), dtype=bool) for keys in both] for split, both in self._held.items()}
         self._counts = np.zeros((2, len(EDGES) + 1), dtype=np.int64)
         self._characters, self._longest, self._pairs = [0, 0], [0, 0], 0
-        self._sample: list[tuple[int, str, str]] = []
+        self._samples: list[list[tuple[int, str, str]]] = [[] for _ in range(parts)]
 
-    def see(self, kept: Kept) -> None:
-        """Take some pairs into account."""
+    def see(self, kept: Kept, part: int = 0) -> None:
+        """Take some pairs of a corpus into account."""
         self._pairs += len(kept.sources)
         for number, side in enumerate((kept.sources, kept.targets)):
             lengths = np.fromiter(map(len, side), dtype=np.int64, count=len(side))
@@ -228,19 +199,17 @@ class Survey:
         for split, both in self._held.items():
             for held, found, keys in zip(both, self._found[split], (kept.source_keys, kept.pair_keys), strict=True):
                 found |= np.isin(held, keys)
-        self._draw(kept)
+        self._samples[part] = _drawn(self._samples[part], kept)
 
-    def _draw(self, kept: Kept) -> None:
-        # The pairs with the smallest hashes are a fair sample, and the same one on every run.
-        border = self._sample[-1][0] if len(self._sample) == SAMPLE else 2**64
-        few = np.argsort(kept.pair_keys)[:SAMPLE].tolist()
-        drawn = [(int(kept.pair_keys[place]), kept.sources[place], kept.targets[place]) for place in few]
-        self._sample = sorted(self._sample + [entry for entry in drawn if entry[0] < border])[:SAMPLE]
+    def samples(self) -> list[list[tuple[str, str]]]:
+        """Up to a thousand of the pairs of each corpus."""
+        return [[(source, target) for _, source, target in drawn] for drawn in self._samples]
 
     @property
     def sample(self) -> list[tuple[str, str]]:
-        """Up to a thousand of the pairs."""
-        return [(source, target) for _, source, target in self._sample]
+        """Up to a thousand of all pairs."""
+        together = sorted(entry for drawn in self._samples for entry in drawn)
+        return [(source, target) for _, source, target in together[:SAMPLE]]
 
     def lengths(self) -> dict[str, Lengths]:
         """The lengths of each side; a side without any text is left out."""
@@ -255,6 +224,14 @@ class Survey:
         return {split: Overlap(int(sources.sum()), int(pairs.sum())) for split, (sources, pairs) in self._found.items()}
 
 
+def _drawn(sample: list[tuple[int, str, str]], kept: Kept) -> list[tuple[int, str, str]]:
+    # The pairs with the smallest hashes are a fair sample, and the same one on every run.
+    border = sample[-1][0] if len(sample) == SAMPLE else 2**64
+    few = np.argsort(kept.pair_keys)[:SAMPLE].tolist()
+    drawn = [(int(kept.pair_keys[place]), kept.sources[place], kept.targets[place]) for place in few]
+    return sorted(sample + [entry for entry in drawn if entry[0] < border])[:SAMPLE]
+
+
 def _keys(pairs: Texts) -> tuple[Keys, Keys]:
     sources = keys_of(source for source, _ in pairs)
     return sources, pair_keys_of(sources, keys_of(target for _, target in pairs))
@@ -265,36 +242,40 @@ class Others:
     """The pairs of other splits than training by name, and what is to be known about them."""
 
     pairs: Mapping[str, Texts]
+    given: Sequence[Mapping[str, Texts]]
+    """For each corpus those from files of its own."""
     held_out: bool
     """Whether those of `valid` come from the training files."""
-    filters: Filters
-    """Those of training."""
+    filters: Sequence[Filters]
+    """Those of training, for each corpus."""
     repairs: Repairs
 
 
 def make_report(
-    corpora: Sequence[CorpusCounts], survey: Survey, train: int, repairs: Repairs, others: Others
+    corpora: Sequence[CorpusCounts],
+    survey: Survey,
+    train: int,
+    repairs: Repairs,
+    others: Others,
+    warnings: Iterable[str] = (),
 ) -> DataReport:
-    """Put together what was counted, guessed and found wrong."""
+    """Put together what was counted, guessed and found wrong; `warnings` are those that were known before."""
     held = others.pairs
     repairs = Repairs(
         repairs.byte_order_marks + others.repairs.byte_order_marks,
         repairs.carriage_returns | others.repairs.carriage_returns,
     )
-    parts = {"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}}
-    warnings = [*_few(train, survey.lengths()), *(line for corpus in corpora for line in _dropped(corpus))]
-    guesses: dict[str, Guess | None] = {}
-    if len(corpora) == 1:  # a sample of several is a mixture of who knows how many languages
-        guesses = {
-            f"{split} {side}": guess_language(pair[number] for pair in pairs)
-            for split, pairs in parts.items()
-            for number, side in enumerate(SIDES)
-        }
-        warnings += [*_languages(corpora[0], guesses), *_one_language(parts["train"], guesses)]
+    warnings = [*warnings, *_few(train, survey.lengths())]
+    for corpus, sample, given, filters in zip(corpora, survey.samples(), others.given, others.filters, strict=True):
+        whose = f"{corpus.name}: " if len(corpora) > 1 else ""
+        warnings += [*_dropped(corpus), *_repeated(corpus)]
+        warnings += [whose + warning for warning in _odd(corpus, sample, given, filters)]
     overlaps = survey.overlaps()
     for split, pairs in held.items():
-        warnings += [*_swapped(parts["train"], parts[split], split), *_unfit(pairs, split, others.filters)]
         warnings += _shared(overlaps[split], len(pairs), split) if split in overlaps else []
+    guesses: dict[str, Guess | None] = {}
+    if len(corpora) == 1:  # several are a mixture of who knows how many languages
+        guesses = _guesses({"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}})
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,
         survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample,
@@ -302,6 +283,25 @@ def make_report(
 
 
 # ---- warnings
+
+
+def _odd(corpus: CorpusCounts, sample: Texts, given: Mapping[str, Texts], filters: Filters) -> Iterable[str]:
+    """What looks wrong in one corpus: the languages of its sides, and the files it brings for other splits."""
+    guesses = _guesses({"train": sample})
+    yield from _languages(corpus, guesses)
+    yield from _one_language(sample, guesses)
+    # What is held out needs no such look: it has come through the filters, and stands as the training pairs do.
+    for split, pairs in given.items():
+        yield from _swapped(sample, pairs[:SAMPLE], split)
+        yield from _unfit(pairs, split, filters, corpus.languages)
+
+
+def _guesses(parts: Mapping[str, Texts]) -> dict[str, Guess | None]:
+    return {
+        f"{split} {side}": guess_language(pair[number] for pair in pairs)
+        for split, pairs in parts.items()
+        for number, side in enumerate(SIDES)
+    }
 
 
 def _few(pairs: int, lengths: Mapping[str, Lengths]) -> Iterable[str]:
@@ -320,6 +320,14 @@ def _dropped(corpus: CorpusCounts) -> Iterable[str]:
         )
 
 
+def _repeated(corpus: CorpusCounts) -> Iterable[str]:
+    if corpus.copies > MANY_COPIES:
+        yield (
+            f"{corpus.name}: each pair comes {corpus.copies:,.0f} times an epoch, and may be learned by heart. Let the "
+            "weights be closer to each other, or the temperature lower"
+        )
+
+
 def _languages(corpus: CorpusCounts, guesses: Mapping[str, Guess | None]) -> Iterable[str]:
     """What the text says against the languages that were named."""
     named = [language and re.split("[-_]", language.lower())[0] for language in corpus.languages]
@@ -335,7 +343,7 @@ def _languages(corpus: CorpusCounts, guesses: Mapping[str, Guess | None]) -> Ite
 
 def _one_language(sample: Texts, guesses: Mapping[str, Guess | None]) -> Iterable[str]:
     one, other = (guesses[f"train {side}"] for side in SIDES)
-    alike = _cosine(*(_trigrams(pair[number] for pair in sample) for number in range(2)))
+    alike = cosine(*(trigrams(pair[number] for pair in sample) for number in range(2)))
     same = one is not None and other is not None and one.sure and other.sure and one.language == other.language
     if same or alike > SAME_LANGUAGE:
         words = _words(one) if same else f"one language (their trigrams have a cosine of {alike:.2f})"
@@ -343,9 +351,9 @@ def _one_language(sample: Texts, guesses: Mapping[str, Guess | None]) -> Iterabl
 
 
 def _swapped(train: Texts, other: Texts, split: str) -> Iterable[str]:
-    one, two = ([_trigrams(pair[number] for pair in pairs) for number in range(2)] for pairs in (train, other))
-    straight = _cosine(one[0], two[0]) + _cosine(one[1], two[1])
-    crossed = _cosine(one[0], two[1]) + _cosine(one[1], two[0])
+    one, two = ([trigrams(pair[number] for pair in pairs) for number in range(2)] for pairs in (train, other))
+    straight = cosine(one[0], two[0]) + cosine(one[1], two[1])
+    crossed = cosine(one[0], two[1]) + cosine(one[1], two[0])
     if crossed > straight + CLEARLY_CLOSER:
         yield (
             f"the sides of {split} seem to be swapped: its targets look more like the sources of train "
@@ -353,10 +361,10 @@ def _swapped(train: Texts, other: Texts, split: str) -> Iterable[str]:
         )
 
 
-def _unfit(pairs: Texts, split: str, filters: Filters) -> Iterable[str]:
+def _unfit(pairs: Texts, split: str, filters: Filters, languages: tuple[str | None, str | None]) -> Iterable[str]:
     """Pairs of validation and test are never dropped, but some may be worth a look."""
     # Texts that stand for themselves, such as names, are fine in a test; so are repeated ones.
-    sieve = Sieve(replace(filters, drop_identical=False, drop_duplicates=False))
+    sieve = Sieve(replace(filters, drop_identical=False, drop_duplicates=False), languages)
     sieve.sift(Block(split, 1, [source for source, _ in pairs], [target for _, target in pairs]))
     for reason, found in sieve.dropped.items():
         if found.count:
@@ -372,35 +380,3 @@ def _shared(overlap: Overlap, pairs: int, split: str) -> Iterable[str]:
             f"{overlap.sources:,} of {pairs:,} {split} sources also occur in training, {overlap.pairs:,} of them with "
             "the same target: scores on them say little about new text"
         )
-
-
-# ---- guesses
-
-
-def guess_language(texts: Iterable[str]) -> Guess | None:
-    """English, German, French or Chinese; None where the texts look like none of them, or are too few."""
-    text = " ".join(texts).lower()
-    letters = count_letters([text])
-    # A Chinese character says about as much as three letters, and a Chinese text has few of the latter.
-    chinese = 3 * letters.get("Han", 0) / max(sum(letters.values()) + 2 * letters.get("Han", 0), 1)
-    if chinese > 0.5 and letters["Han"] >= LEAST_HITS:
-        return Guess("zh", round(chinese, 3))
-    words = re.findall(r"[^\W\d_]+", text)
-    hits = Counter(LANGUAGE_OF[word] for word in words if word in LANGUAGE_OF)
-    if hits.total() < max(LEAST_HITS, LEAST_FREQUENT * len(words)):
-        return None
-    language, count = hits.most_common(1)[0]
-    return Guess(language, round(count / hits.total(), 3))
-
-
-def _trigrams(texts: Iterable[str]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for text in texts:
-        padded = f" {text.lower()} "
-        found.update(map("".join, zip(padded, padded[1:], padded[2:], strict=False)))
-    return found
-
-
-def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    norm = math.sqrt(sum(n * n for n in one.values()) * sum(n * n for n in other.values()))
-    return sum(count * other[gram] for gram, count in one.items()) / norm if norm else 0.0

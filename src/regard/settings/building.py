@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from regard.errors import UsageError
 from regard.settings.shape import (
     check_tree,
+    default_of,
     describe,
     fields_of,
     items_of,
@@ -77,9 +78,9 @@ class _Builder:
             if key not in fields:
                 self.unknown(key, value[key], fields.keys(), path)
         values = {
-            name: self.entry(hint, value, name, path, _default(field))
+            name: self.entry(hint, value, name, path, default_of(field))
             for name, (field, hint) in fields.items()
-            if name in value or _default(field) is dataclasses.MISSING
+            if name in value or default_of(field) is dataclasses.MISSING
         }
         if len(self.problems) > before:
             return None
@@ -184,10 +185,6 @@ def _correction(hint: Any, value: Any) -> str | None:
             _fit(hint, guess)
             return f"write {text_of(guess)}"
     return None
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _header(path: str) -> str:

@@ -7,7 +7,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from regard.errors import InternalError
-from regard.settings.tree import text_of
+from regard.settings.tree import Kinds, text_of
 
 _WORDS: dict[Any, str] = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -46,6 +46,24 @@ def walk(cls: type, path: str = "", above: tuple[type, ...] = ()) -> Iterator[tu
     for name, (_, hint) in fields_of(cls).items():
         for inner in tables_of(hint) or rows_of(hint):
             yield from walk(inner, join(path, name), (*above, cls))
+
+
+@functools.cache
+def table_kinds(cls: type) -> dict[str, Kinds]:
+    """For each table of the tree that has kinds, by its dotted path: its default kind, and the class of each kind."""
+    found: dict[str, Kinds] = {}
+    for path, table in walk(cls):
+        for name, (field, hint) in fields_of(table).items():
+            classes = {kind: inner for inner in tables_of(hint) for kind in kinds_of(inner)}
+            if classes:
+                default: str | None = getattr(default_of(field), "kind", None)
+                found.setdefault(join(path, name), Kinds(default, classes))
+    return found
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The value of a field that is left out; MISSING where it must not be."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def join(path: str, name: str) -> str:

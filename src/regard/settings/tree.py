@@ -6,26 +6,42 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import MissingError, UsageError
 
 Tree = Mapping[str, Any]
 
+
+class Kinds(NamedTuple):
+    """What a table may be: its kind where none is named, and for each kind the class that has its keys."""
+
+    default: str | None
+    classes: Mapping[str, type]
+
+    def keys_differ(self, one: Tree, other: Tree) -> bool:
+        """Whether two tables are of kinds that have other keys."""
+        kinds = [table.get("kind", self.default) for table in (one, other)]
+        found = [self.classes.get(kind) if isinstance(kind, str) else None for kind in kinds]
+        return None not in found and found[0] is not found[1]
+
+
+NO_KINDS: Mapping[str, Kinds] = {}
+
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def read(place: Path, find: Callable[[str], Path]) -> dict[str, Any]:
+def read(place: Path, find: Callable[[str], Path], kinds: Mapping[str, Kinds] = NO_KINDS) -> dict[str, Any]:
     """The tree in a TOML file, on top of the files it extends.
 
     `extends` names a file (relative to this one) or a preset (a bare name, which `find` turns into a file),
     or a list of them, of which later ones win. Tables merge; anything else replaces what is underneath, and
-    so does a table of another `kind`.
+    so does a table of another `kind`. `kinds` are those of each table, by its dotted path: see `table_kinds`.
     """
-    return _read(place, find, ())
+    return _read(place, find, (), kinds)
 
 
-def override(tree: Tree, arguments: Iterable[str]) -> dict[str, Any]:
+def override(tree: Tree, arguments: Iterable[str], kinds: Mapping[str, Kinds] = NO_KINDS) -> dict[str, Any]:
     """The tree with `dotted.key=value` arguments on top; a value that is not TOML is a plain string."""
     top: dict[str, Any] = {}
     for argument in arguments:
@@ -39,8 +55,9 @@ def override(tree: Tree, arguments: Iterable[str]) -> dict[str, Any]:
         for part in reversed(key.strip().split(".")):
             value = {part: value}
         # First all arguments together, then onto the tree: model.layers=3 model.kind=gpt works in any order.
-        top = _merge(top, value)
-    return _merge(tree, top)
+        # For the same reason, one that names no kind is not yet of the default's.
+        top = _merge(top, value, NO_KINDS)
+    return _merge(tree, top, kinds)
 
 
 def value_of(text: str, place: str) -> Any:
@@ -74,7 +91,9 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def _read(place: Path, find: Callable[[str], Path], chain: tuple[Path, ...]) -> dict[str, Any]:
+def _read(
+    place: Path, find: Callable[[str], Path], chain: tuple[Path, ...], kinds: Mapping[str, Kinds]
+) -> dict[str, Any]:
     trail = " → ".join(str(step) for step in (*chain, place))
     if place.resolve() in [step.resolve() for step in chain]:
         raise UsageError(f"{trail}: a file must not extend itself, but this one does; remove one `extends`")
@@ -97,8 +116,8 @@ def _read(place: Path, find: Callable[[str], Path], chain: tuple[Path, ...]) -> 
             below = place.parent / name if is_file else find(name)
         except (MissingError, UsageError) as error:
             raise type(error)(f"{place}: extends: {error}") from error
-        under = _merge(under, _read(below, find, (*chain, place)))
-    return _merge(under, tree)
+        under = _merge(under, _read(below, find, (*chain, place), kinds), kinds)
+    return _merge(under, tree, kinds)
 
 
 def _load(place: Path) -> dict[str, Any]:
@@ -123,13 +142,16 @@ def _load(place: Path) -> dict[str, Any]:
         ) from error
 
 
-def _merge(under: Tree, over: Tree) -> dict[str, Any]:
-    # Another kind has other keys: nothing of the table underneath may leak into it.
-    if "kind" in under and "kind" in over and under["kind"] != over["kind"]:
-        return dict(over)
+def _merge(under: Tree, over: Tree, kinds: Mapping[str, Kinds], path: str = "") -> dict[str, Any]:
+    # Another kind has other keys: nothing of the table underneath may leak into it. Only a kind that is named on top
+    # says so: a table without one is about whatever is underneath.
+    if "kind" in over:
+        named = "kind" in under and under["kind"] != over["kind"]
+        if named or (path in kinds and "kind" not in under and kinds[path].keys_differ(under, over)):
+            return dict(over)
     merged = dict(under)
     for key, value in over.items():
         below: Any = merged.get(key)
         is_table = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(below, value) if is_table else value
+        merged[key] = _merge(below, value, kinds, f"{path}.{key}" if path else key) if is_table else value
     return merged

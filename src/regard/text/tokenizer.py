@@ -113,16 +113,20 @@ class Tokenizer:
         if not file.is_file():
             raise MissingError(f"{file}: a model folder must hold its tokenizer, but this file is not there.")
         try:
-            content = file.read_text(encoding="utf-8")
-            tree = json.loads(content)
-            if "target" not in tree:
-                return cls(tokenizers.Tokenizer.from_str(content))
-            target, source = (tokenizers.Tokenizer.from_str(json.dumps(tree[side])) for side in ("target", "source"))
-            return cls(target, cls(source))
+            return cls.from_json(file.read_text(encoding="utf-8"))
         except DataError:
             raise
         except Exception as error:  # the library raises nothing narrower
             raise DataError(f"{file}: must be a tokenizer Regard wrote, but cannot be read ({error}).") from error
+
+    @classmethod
+    def from_json(cls, content: str) -> Tokenizer:
+        """What `to_json` gave."""
+        tree = json.loads(content)
+        if "target" not in tree:
+            return cls(tokenizers.Tokenizer.from_str(content))
+        target, source = (tokenizers.Tokenizer.from_str(json.dumps(tree[side])) for side in ("target", "source"))
+        return cls(target, cls(source))
 
     def to_json(self) -> str:
         """The content of `tokenizer.json`: what the library writes, or two such objects, `source` and `target`."""
