@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.batch import IGNORED, Batch, Places, Tokens
+from regard.errors import UsageError
 
 sentences = st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=4)
 
@@ -56,6 +57,22 @@ def test_extend_spells_out_segments_where_one_side_has_them(padded_first: bool) 
     assert extended.segments_BT is not None
     assert extended.segments_BT.tolist() == ([[1, 0, 1, 1]] if padded_first else [[1, 1, 1, 0]])
     assert extended.positions_BT.tolist() == ([[0, 0, 0, 1]] if padded_first else [[0, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("segments", [[[1, 1, 0], [0, 1, 1]], [[1, 1, 1], [1, 0, 1]]])
+def test_padding_before_a_token_is_refused_where_order_counts(segments: list[list[int]]) -> None:
+    places = Places(torch.zeros(2, 3, dtype=torch.long), torch.tensor(segments))
+    with pytest.raises(
+        UsageError, match="target: needs padding on the right of a row, but in row 1 some stands before"
+    ):
+        places.check_one_sentence("target")
+
+
+def test_padding_behind_is_fine_and_several_sentences_are_not() -> None:
+    positions = torch.zeros(2, 3, dtype=torch.long)
+    Places(positions, torch.tensor([[1, 1, 0], [0, 0, 0]])).check_one_sentence("target")
+    with pytest.raises(UsageError, match="needs one sentence a row, but row 1 holds 2"):
+        Places(positions, torch.tensor([[1, 1, 0], [1, 2, 0]])).check_one_sentence("target")
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.booleans())

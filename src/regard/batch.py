@@ -5,6 +5,9 @@ Shapes: B rows, T tokens, S source tokens.
 A row may hold one sentence and padding, or several whole sentences one after another. Both are said in
 the same way, by giving each token a *segment* (0 is padding, 1, 2, … are the row's sentences) and a
 *position* inside that segment. Masks, positions and losses need nothing else.
+
+Padding stands on the right of a row, behind its last sentence. Models that read a row in order (recurrent ones,
+ByteNet) or look for its ends (a classifier that takes the first or the last token) count on it.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class Places:
         return self.segments_BT
 
     def check_one_sentence(self, where: str) -> None:
-        """Refuse rows that hold several sentences, for a model in which one would leak into the next."""
+        """Refuse rows that hold several sentences, or padding in front of one, for a model that reads in order."""
         # Looking at values would stop an accelerator and break a compiled graph; there the batcher is trusted
         # to respect `packs_sentences = False` of the model.
         if self.segments_BT is None or self.segments_BT.device.type != "cpu" or torch.compiler.is_compiling():
@@ -72,6 +75,13 @@ class Places:
             raise UsageError(
                 f"{where}: needs one sentence a row, but row {row} holds {int(self.segments_BT[row].max())}; "
                 "batch without packing"
+            )
+        early_B = (self.segments_BT[:, 1:] > self.segments_BT[:, :-1]).any(dim=1)
+        if early_B.any():
+            row = int(early_B.nonzero()[0])
+            raise UsageError(
+                f"{where}: needs padding on the right of a row, but in row {row} some stands before a token; "
+                "put it behind, as Tokens.padded does"
             )
 
     def select(self, rows: Tensor) -> Places:

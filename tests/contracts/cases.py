@@ -87,6 +87,17 @@ def pack(rows: Sequence[Sequence[Sentence]], filler: int) -> Tokens:
     return Tokens(torch.tensor(ids), Places(torch.tensor(positions), torch.tensor(segments)))
 
 
+def in_front(tokens: Tokens) -> Tokens:
+    """The same sentences, one a row, with their padding in front of them."""
+    segments_BT = tokens.places.segments_or_ones()
+    missing_B = (segments_BT == 0).sum(dim=1).tolist()
+    ids_BT, positions_BT, segments_BT = (
+        torch.stack([row.roll(missing) for row, missing in zip(part_BT, missing_B, strict=True)])
+        for part_BT in (tokens.ids_BT, tokens.places.positions_BT, segments_BT)
+    )
+    return Tokens(ids_BT, Places(positions_BT, segments_BT))
+
+
 def with_labels(source: Tokens | None, target: Tokens) -> Batch:
     """A batch whose labels are the next tokens of the same sentence."""
     segments_BT = target.places.segments_or_ones()

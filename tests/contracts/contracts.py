@@ -6,7 +6,8 @@ Shapes: B rows, H heads, S source tokens, T target tokens, Q queries, K keys, V 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -14,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Tokens
+from regard.errors import UsageError
 
-from .cases import FIRST_WORD, Case, real
+from .cases import FIRST_WORD, Case, in_front, real
 from .zoo import Model
 
 Contract = Callable[[Model, Case], None]
@@ -95,6 +97,29 @@ def padding_is_invisible_to_steps(model: Model, case: Case) -> None:
 
 
 @torch.no_grad()
+def padding_in_front_is_invisible_or_refused(model: Model, case: Case) -> None:
+    """Padding belongs behind a sentence; a model that meets it in front understands, or says so."""
+    batch = case.batch(extra=1)
+    wanted = real(model(batch), case.targets)
+    with _or_refused("needs padding on the right"):
+        found_BTV = model(replace(batch, target=in_front(batch.target)))
+        same([row[len(row) - len(each) :] for row, each in zip(found_BTV, wanted, strict=True)], wanted)
+    if batch.source is not None:
+        with _or_refused("needs padding on the right"):
+            same(real(model(replace(batch, source=in_front(batch.source))), case.targets), wanted)
+
+
+@contextmanager
+def _or_refused(words: str) -> Iterator[None]:
+    """What is inside happens, or is refused in these words."""
+    try:
+        yield
+    except UsageError as error:
+        if words not in str(error):
+            raise
+
+
+@torch.no_grad()
 def packed_is_alone(model: Model, case: Case) -> None:
     """Sentences that share a row do not see each other."""
     wanted = real(model(case.batch()), case.targets)
@@ -139,6 +164,44 @@ def a_state_is_a_value(model: Model, case: Case) -> None:
 
 
 @torch.no_grad()
+def a_wrong_source_is_refused(model: Model, case: Case) -> None:
+    """A source for each target, or none to a language model: anything else is refused, never paired up somehow."""
+    batch, two = case.batch(), case.select([0] * (2 * case.rows))
+    wrong: list[Tokens | None] = [case.target()] if case.sources is None else [None, two.source()]
+    for source in wrong:
+        _refuses(model, replace(batch, source=source))
+    if case.sources is not None:
+        # Twice as many targets as sources: the beams of a search share a source, the rows of a batch do not.
+        _refuses(model, replace(two.batch(), source=case.source()))
+
+
+def _refuses(model: Model, batch: Batch) -> None:
+    rows = batch.target.ids_BT.shape[0]
+    for read in (lambda: model.features(batch), lambda: model.start(batch.source, rows)):
+        try:
+            read()
+        except UsageError:
+            continue
+        found = None if batch.source is None else list(batch.source.ids_BT.shape)
+        raise AssertionError(f"a source of {found} was taken for {rows} targets")
+
+
+@torch.no_grad()
+def nothing_is_no_surprise(model: Model, case: Case) -> None:
+    """No rows give no scores, and a step without a token is refused in words."""
+    source, nothing = case.source(), slice(0, 0)
+    none_of_it = case.batch().rows(nothing)
+    assert model(none_of_it).shape == (0, case.target().ids_BT.shape[1], case.vocabulary)
+    state = model.start(none_of_it.source, 0)
+    assert model.step(none_of_it.target.ids_BT[:, :1], state)[0].shape == (0, case.vocabulary)
+    try:
+        model.step(case.target().ids_BT[:, nothing], model.start(source, case.rows))
+    except UsageError:
+        return
+    raise AssertionError("a step read nothing, and knew what comes next")
+
+
+@torch.no_grad()
 def watched_is_fused(model: Model, case: Case) -> None:
     """Watching changes nothing; each query's weights sum to one, and what it may not see weighs exactly zero."""
     batch = case.batch(extra=1)
@@ -159,10 +222,10 @@ def watched_is_fused(model: Model, case: Case) -> None:
     for module in watched:
         assert calls[module], f"{type(module).__name__} was never shown"
         # A recurrent decoder attends with one query a call; together they are the queries of the sentence.
-        _check_weights(torch.cat(calls[module], dim=2), batch)
+        _check_weights(torch.cat(calls[module], dim=2), batch, getattr(model.settings, "window", None))
 
 
-def _check_weights(weights_BHQK: Tensor, batch: Batch) -> None:
+def _check_weights(weights_BHQK: Tensor, batch: Batch, window: int | None) -> None:
     """Which sentence queries and keys belong to is told by their number: source and target differ in it."""
     assert batch.target.places.segments_BT is not None
     sides = {batch.target.ids_BT.shape[1]: batch.target}
@@ -172,6 +235,9 @@ def _check_weights(weights_BHQK: Tensor, batch: Batch) -> None:
     hidden_BQK = keys.segments_or_ones()[:, None, :] == 0
     if queries is keys is batch.target.places:
         hidden_BQK = hidden_BQK | (keys.positions_BT[:, None, :] > queries.positions_BT[:, :, None])
+    if queries is keys and window is not None:
+        far_BQK = (keys.positions_BT[:, None, :] - queries.positions_BT[:, :, None]).abs() >= window
+        hidden_BQK = hidden_BQK | far_BQK
     real_BQ = queries.segments_or_ones() != 0
     weights_BQHK = weights_BHQK.transpose(1, 2)[real_BQ]
     torch.testing.assert_close(weights_BQHK.sum(dim=-1), torch.ones(weights_BQHK.shape[:-1]))

@@ -26,7 +26,8 @@ from .zoo import Model
 
 Search = Callable[[Model, Tokens, Specials, SearchSettings], list[list[Hypothesis]]]
 
-TOLERANCE = 1e-3  # the waves over the scores amplify rounding, too
+# Models agree with themselves to 1e-5 (contracts.py). Here scores go through waves that amplify rounding, too.
+TOLERANCE = 1e-3
 PENALTIES = (
     SearchSettings(penalty="none"),
     SearchSettings(penalty="gnmt"),

@@ -19,8 +19,11 @@ OF_ALL: list[Contract] = [
     contracts.the_future_never_leaks,
     contracts.padding_is_invisible,
     contracts.padding_is_invisible_to_steps,
+    contracts.padding_in_front_is_invisible_or_refused,
     contracts.select_takes_rows,
     contracts.a_state_is_a_value,
+    contracts.a_wrong_source_is_refused,
+    contracts.nothing_is_no_surprise,
 ]
 OF_SEARCH: list[Contract] = [
     search_contracts.neighbours_do_not_matter,

@@ -6,6 +6,7 @@ Shapes: B rows, T tokens, D model, H heads, Q queries, K keys, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -37,9 +38,12 @@ ALL: list[Contract] = [
     contracts.the_future_never_leaks,
     contracts.padding_is_invisible,
     contracts.padding_is_invisible_to_steps,
+    contracts.padding_in_front_is_invisible_or_refused,
     contracts.packed_is_alone,
     contracts.select_takes_rows,
     contracts.a_state_is_a_value,
+    contracts.a_wrong_source_is_refused,
+    contracts.nothing_is_no_surprise,
     contracts.watched_is_fused,
     contracts.gradients_reach_everything,
     search_contracts.neighbours_do_not_matter,
@@ -67,8 +71,9 @@ class MixesSentences(Transformer):
         return super().features(replace(batch, source=_merged(batch.source), target=_merged(batch.target)))
 
 
-def _merged(tokens: Tokens | None) -> Tokens:
-    assert tokens is not None
+def _merged(tokens: Tokens | None) -> Any:
+    if tokens is None:
+        return None
     places = replace(tokens.places, segments_BT=tokens.places.segments_or_ones().clamp(max=1))
     return replace(tokens, places=places)
 
@@ -112,6 +117,19 @@ class OverwritesItsState(Transformer):
         return scores_BV, new
 
 
+class SharesSources(Transformer):
+    """Takes fewer sources than targets, as if these were beams."""
+
+    def features(self, batch: Batch) -> Tensor:
+        assert batch.source is not None
+        return self._decode(batch.target, self._encode(batch.source))[0]
+
+
+class StepsOnNothing(Transformer):
+    def check_step(self, tokens_BT: Tensor) -> None:
+        pass
+
+
 class HasAnIdlePart(Transformer):
     def __init__(self, settings: TransformerSettings, vocabulary: int) -> None:
         super().__init__(settings, vocabulary)
@@ -121,10 +139,10 @@ class HasAnIdlePart(Transformer):
 class _Fibbing(Attention):
     """Shows other weights than it uses: smoother ones."""
 
-    def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
-        if self.watcher is None:
-            return super().forward(x_BQD, kv, visible)
-        return super().forward(x_BQD, KeyValue(0.5 * kv.keys_BHKE, kv.values_BHKE), visible)
+    def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible, query_BQD: Tensor | None = None) -> Tensor:
+        if self.watcher is not None:
+            kv = KeyValue(0.5 * kv.keys_BHKE, kv.values_BHKE)
+        return super().forward(x_BQD, kv, visible, query_BQD)
 
 
 class ShowsOtherWeights(Transformer):
@@ -166,6 +184,7 @@ def build(kind: type[Transformer], vocabulary: int = CASE.vocabulary) -> Model:
         (SeesTheFuture, contracts.step_by_step_is_all_at_once),
         (SeesPadding, contracts.padding_is_invisible),
         (SeesPadding, contracts.padding_is_invisible_to_steps),
+        (SeesPadding, contracts.padding_in_front_is_invisible_or_refused),
         (SeesPadding, search_contracts.neighbours_do_not_matter),
         (SeesPadding, contracts.watched_is_fused),
         (MixesSentences, contracts.packed_is_alone),
@@ -176,6 +195,7 @@ def build(kind: type[Transformer], vocabulary: int = CASE.vocabulary) -> Model:
         (IgnoresRows, contracts.select_takes_rows),
         (IgnoresRows, search_contracts.neighbours_do_not_matter),
         (OverwritesItsState, contracts.a_state_is_a_value),
+        (SharesSources, contracts.a_wrong_source_is_refused),
         (ShowsOtherWeights, contracts.watched_is_fused),
         (HasAnIdlePart, contracts.gradients_reach_everything),
         (DividesByPadding, contracts.gradients_reach_everything),
@@ -198,6 +218,22 @@ def test_a_wrong_model_breaks(kind: type[Transformer], contract: Contract) -> No
 def test_a_model_breaks_only(kind: type[Transformer], names: set[str]) -> None:
     """A mistake is found where it is made: these models break no contract but their own."""
     assert broken(build(kind)) == names
+
+
+def test_a_step_on_nothing_is_not_mistaken_for_a_refusal() -> None:
+    with pytest.raises(IndexError):
+        contracts.nothing_is_no_surprise(build(StepsOnNothing), CASE)
+
+
+def test_weights_outside_the_window_are_noticed() -> None:
+    model = Entry(lambda vocabulary: Transformer(replace(SETTINGS, window=2), vocabulary)).model(
+        CASE.vocabulary, seed=5
+    )
+    assert isinstance(model, Transformer)
+    contracts.watched_is_fused(model, CASE)
+    model.encoder.looks_around = Mask()
+    with pytest.raises(AssertionError):
+        contracts.watched_is_fused(model, CASE)
 
 
 @pytest.mark.parametrize("contract", [contracts.the_future_never_leaks, contracts.watched_is_fused])

@@ -28,7 +28,7 @@ from regard.models.encoder import (
 from regard.models.labelling import Classifier, ClassifierSettings, LabelModel, Pooling, Tagger, TaggerSettings
 from regard.training.loss import smoothed_cross_entropy
 
-from .cases import FIRST_WORD, Case, cases, real
+from .cases import FIRST_WORD, Case, cases, in_front, real
 from .contracts import same
 
 LABELS = 3
@@ -218,6 +218,18 @@ def test_a_model_says_whether_it_packs(entry: Entry) -> None:
 
 @entries()
 @torch.no_grad()
+def test_padding_in_front_is_invisible_or_refused(entry: Entry) -> None:
+    model = entry.model(CASE.vocabulary, seed=1)
+    wanted, text = answers(model, CASE.target(extra=1), CASE), in_front(CASE.target(extra=1))
+    if not entry.packs:
+        with pytest.raises(UsageError, match="padding on the right of a row, but in row 0"):
+            model(text)
+        return
+    same([row[len(row) - len(each) :] for row, each in zip(model(text), wanted, strict=True)], wanted)
+
+
+@entries()
+@torch.no_grad()
 def test_an_empty_row_is_no_number_that_spreads(entry: Entry) -> None:
     """A row of padding alone gives some finite answer, and leaves the others theirs."""
     model = entry.model(CASE.vocabulary, seed=1)
@@ -236,6 +248,56 @@ def test_the_forward_pass_is_one_graph(name: str) -> None:
     compiled: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
     for extra in (1, 3):
         same([compiled(CASE.target(extra))], [model(CASE.target(extra))])
+
+
+# ---- any size
+
+
+some = st.integers(1, 3)
+BODIES: dict[str, st.SearchStrategy[BodySettings]] = {
+    "transformer": st.builds(
+        TransformerBodySettings,
+        layers=some,
+        d_model=st.integers(5, 12),
+        d_ff=st.integers(1, 9),
+        heads=some,
+        d_k=st.sampled_from([2, 4]),
+        d_v=some,
+        norm=st.sampled_from(["post", "pre"]),
+        positions=st.sampled_from(["sinusoidal", "learned", "rotary", "relative", "alibi"]),
+        window=st.none() | st.integers(1, 4),
+    ),
+    "recurrent": st.builds(
+        RecurrentBodySettings,
+        cell=st.sampled_from(["rnn", "gru", "lstm"]),
+        layers=some,
+        d_model=st.sampled_from([4, 6, 10]),
+        d_embedding=st.none() | st.integers(3, 7),
+        bidirectional=st.booleans(),
+        links=st.sampled_from(["plain", "residual", "fast-forward"]),
+    ),
+    "convolution": st.builds(
+        ConvolutionBodySettings, layers=some, d_model=st.integers(3, 9), kernel=st.sampled_from([1, 3, 5])
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@settings(max_examples=settings().max_examples // 3)
+@given(st.data())
+def test_any_size_keeps(kind: str, data: st.DataObject) -> None:
+    body, case = data.draw(BODIES[kind]), data.draw(cases(reads_source=False, words=(5,), longest=5))
+    for entry in (tagger(body), classifier(body, data.draw(st.sampled_from(["mean", "attention"])))):
+        model = entry.model(case.vocabulary, seed=0)
+        padding_is_invisible(model, case)
+        if entry.packs:
+            packed_is_alone(model, case)
+        if entry.attends:
+            watched_is_fused(model, case)
+
+
+def test_the_bodies_are_all_bodies() -> None:
+    assert {body.__dataclass_fields__["kind"].default for body in BodySettings.__args__} == BODIES.keys()
 
 
 # ---- the contracts can fail

@@ -117,7 +117,7 @@ KINDS: dict[str, st.SearchStrategy[ModelSettings]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.data())
 def test_any_size_keeps(kind: str, data: st.DataObject) -> None:
     chosen = data.draw(KINDS[kind])

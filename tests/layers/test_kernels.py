@@ -36,3 +36,22 @@ def test_join_and_norm_is_dropout_sum_and_norm(width: int, dtype: torch.dtype, n
         torch.autograd.grad(found, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True
     ):
         assert distance(one, other) < near
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-6), (torch.bfloat16, 5e-3)])
+@pytest.mark.parametrize(("rows", "width"), [(1, 64), (7, 192), (1_024, 512), (5_000, 512)])
+@torch.inference_mode()
+def test_without_dropout_it_is_the_same_kernel_for_few_rows_and_many(
+    rows: int, width: int, dtype: torch.dtype, near: float
+) -> None:
+    torch.manual_seed(0)
+    residual = Residual(LayerSizes(width, 4, 4, 4, 4, dropout=0.1, norm="post")).cuda().eval().to(dtype)
+    for weight in (residual.norm.weight, residual.norm.bias):
+        nn.init.normal_(weight)
+    x, y = (torch.randn(rows, 1, width, device="cuda", dtype=dtype) for _ in range(2))
+    expected = nn.functional.layer_norm(
+        (x + y).float(), (width,), residual.norm.weight.float(), residual.norm.bias.float(), residual.norm.eps
+    )
+    found = residual.leave(x, y)
+    assert found.dtype == dtype
+    assert distance(found, expected) < near

@@ -129,6 +129,14 @@ def test_an_answer_knows_how_far_apart_queries_and_keys_are() -> None:
         Visible().positions()
 
 
+def test_an_answer_can_be_given_in_numbers() -> None:
+    assert Visible(is_causal=True).in_numbers(torch.float32) == Visible(is_causal=True)
+    visible = Visible(torch.tensor([[[True, False]]])).in_numbers(torch.bfloat16)
+    assert visible.added_BQK is not None
+    assert visible.added_BQK.dtype == torch.bfloat16
+    assert visible.added_BQK.tolist() == [[[0.0, -torch.inf]]]
+
+
 def test_the_module_draws_its_masks(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(mask_module.__file__)), run_name="__main__")
     printed = capsys.readouterr().out

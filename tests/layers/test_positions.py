@@ -167,6 +167,14 @@ def test_alibi_falls_with_distance_at_a_slope_for_each_head() -> None:
         assert bias_BHQK[0, head].tolist() == [[-2 * slope, -slope, 0.0], [0.0, -slope, -2 * slope]]
 
 
+def test_alibi_slopes_for_twelve_heads_are_the_authors() -> None:
+    """Those of eight heads, then every other one of sixteen."""
+    powers = [-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5]
+    assert LinearBias(heads=12).slopes_H.tolist() == pytest.approx([2.0**power for power in powers])
+    assert LinearBias(heads=1).slopes_H.tolist() == [2.0**-8]
+    assert LinearBias(heads=3).slopes_H.tolist() == pytest.approx([2.0**-4, 2.0**-8, 2.0**-2])
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

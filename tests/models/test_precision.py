@@ -15,6 +15,7 @@ from regard.layers.quantised import Int8Linear, PackedLinear, can_pack, can_quan
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.precision import Precision, convert
 from regard.models.transformer import Transformer, TransformerSettings
+from tests.contracts.zoo import ZOO
 
 SIZES: dict[str, Any] = {"d_model": 32, "d_ff": 48, "heads": 2, "dropout": 0.0}
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -45,7 +46,7 @@ def test_scores_stay(precision: Precision, kind: type, tolerance: float, tie: st
     wanted = model(batch())
     convert(model, precision)
     assert isinstance(model.output, kind)
-    assert sum(isinstance(module, kind) for module in model.modules()) == 2 * 5 + 2 * 8 + 1
+    assert sum(isinstance(module, kind) for module in model.modules()) == 2 * 4 + 2 * 7 + 1
     assert not any(parameter.requires_grad for parameter in model.parameters())
     torch.testing.assert_close(model(batch()), wanted, atol=tolerance, rtol=0)
 
@@ -59,6 +60,20 @@ def test_a_language_model_converts_too() -> None:
     wanted = model(text)
     convert(model, "fp32")
     torch.testing.assert_close(model(text), wanted, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("name", sorted(ZOO))
+@torch.no_grad()
+def test_every_family_converts(name: str, precision: Precision) -> None:
+    if not (can_pack() if precision == "fp32" else can_quantise()):
+        pytest.skip("torch has no such kernels here")
+    model = ZOO[name].model(vocabulary=12, seed=0)
+    source = Tokens.padded([[5, 6, 7], [8]], 0)
+    text = Batch(source if model.reads_source else None, source, source.ids_BT)
+    wanted = model(text)
+    convert(model, precision)
+    torch.testing.assert_close(model(text), wanted, atol=1e-4 if precision == "fp32" else 0.5, rtol=0)
 
 
 @pytest.mark.skipif(not can_quantise(), reason="torch cannot multiply in 8 bits here")

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from regard.data.batching import collate
+from regard.errors import UsageError
 from regard.layers.attention import Attention
 from regard.models.build import ModelSettings, build
+from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
 from regard.models.encoder import BodySettings, ConvolutionBodySettings, RecurrentBodySettings, TransformerBodySettings
 from regard.models.gpt import GPTSettings
@@ -99,6 +101,12 @@ def test_one_head_looks_at_the_source(settings: ModelSettings, expected: dict[tu
     for one in maps:
         assert one.queries == (*TOKENIZER.labels(target), "<eos>")
         assert one.keys == (*TOKENIZER.labels(source), "<eos>")
+
+
+def test_a_model_without_attention_has_nothing_to_look_at() -> None:
+    model = build(ByteNetSettings(channels=4, dilations=(1,), repeats=1), TOKENIZER.size)
+    with pytest.raises(UsageError, match="ByteNet as it is set up has no attention to look at"):
+        attention_maps(model, TOKENIZER, TOKENIZER.encode("one"), TOKENIZER.encode("eins"))
 
 
 def test_a_language_model_looks_back_at_what_it_has_read() -> None:

@@ -56,6 +56,12 @@ def test_everything_is_inside_the_plot(
         assert TOP <= y <= TOP + HIGH
 
 
+def test_a_narrow_window_shows_the_whole_picture() -> None:
+    picture = drawn(Curve("a", ((0, 0), (1, 1))))
+    assert picture.get("viewBox") == f"0 0 {picture.get('width')} {picture.get('height')}"
+    assert picture.get("style") == "max-width:100%;height:auto"
+
+
 def test_values_ticks_names_and_titles_are_written() -> None:
     curve = Curve("slow & steady", ((64, 0.5), (4096, 8)))
     picture = drawn(curve, x=Axis("n", "log", (64, 4096)), y=Axis("ms", "log"), title="Time <b>")

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 from regard.api import inspect
 from regard.cli import app
 from regard.errors import UsageError
+from regard.models.encoder import TransformerBodySettings
+from regard.models.labelling import Tagger, TaggerSettings
 from regard.viewing import inspection
 from regard.viewing.inspection import Inspection, matrix_table
-from regard.viewing.parameters import Anatomy, Matrix
+from regard.viewing.parameters import Anatomy, Matrix, anatomy
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,18 @@ def test_overrides_vocabulary_and_length() -> None:
     assert inspect("demo", [language_model], length=3).flops.target_length == 3
     with pytest.raises(UsageError, match="at most 6 tokens"):
         inspect("demo", [language_model], length=7)
+
+
+def test_memory_says_in_which_numbers(demo: Inspection) -> None:
+    assert "memory in float32, with the same lengths" in demo.to_text()
+    assert demo.memory.weights == 4 * demo.parameters
+
+
+def test_a_model_that_only_labels_is_refused_in_words() -> None:
+    body = TransformerBodySettings(layers=1, d_model=8, d_ff=8, heads=1)
+    model: Any = Tagger(TaggerSettings(body=body), vocabulary=9, labels=2)
+    with pytest.raises(UsageError, match=r"write token by token, but this is a Tagger; .*anatomy"):
+        inspection.look(model, anatomy(model, "tags", "tagger", 9), None, 100, 4)
 
 
 def test_sizes_must_be_sizes() -> None:

@@ -59,14 +59,45 @@ def test_where_the_norms_are() -> None:
     ("tie", "embedding", "output"),
     [
         ("all", "embedding", "output, tied"),
-        ("target", "own source embedding", "output, tied"),
+        ("target", "embedding", "output, tied"),
         ("embeddings", "embedding", "output"),
-        ("none", "own source embedding", "output"),
+        ("none", "embedding", "output"),
     ],
 )
 def test_what_is_tied(tie: Any, embedding: str, output: str) -> None:
     source, target = wiring(meta(replace(TRANSFORMER, tie=tie)))
     assert (names(source[0])[0], names(target[-1])[0]) == (embedding, output)
+
+
+@pytest.mark.parametrize(
+    ("positions", "note"),
+    [("rotary", "rotary positions"), ("relative", "relative positions, reach 7"), ("alibi", "alibi")],
+)
+def test_positions_inside_attention_and_windows_are_noted(positions: Any, note: str) -> None:
+    model = meta(replace(TRANSFORMER, positions=positions, reach=7, window=3))
+    for side in wiring(model):
+        assert side[1].parts[0] == Part("self-attention", "2 × 4", notes=(note, "window of 3"))
+    assert wiring(model)[1][1].parts[2] == Part("cross-attention", "2 × 4")
+    drawing = draw(model)
+    assert drawing.count(note) == drawing.count("window of 3") == 2
+    right = [line.rstrip() for line in drawing.split("\n") if line.count("│") >= 2 and note in line]
+    assert len({len(line) for line in right}) == 1
+
+
+def test_a_gated_feed_forward_says_that_it_makes_two() -> None:
+    parts = wiring(meta(replace(TINY_GPT, activation="swiglu")))[1][1].parts
+    assert Part("feed-forward", "8 → 2 × 12 → 8") in parts
+
+
+def test_hard_attention_and_input_feeding_are_noted() -> None:
+    settings = RecurrentSettings(d_model=8, attention="dot", hard=True, input_feeding=True)
+    source, target = wiring(meta(settings))
+    notes = {part.name: part.notes for box in target for part in box.parts}
+    assert notes["attention to source"] == ("looks at one state (hard)",)
+    assert notes["combine"] == ("read by the next step, too",)
+    assert names(source[-1]) == ["summary", "start of the decoder"]
+    _, plain = wiring(meta(replace(settings, hard=False, input_feeding=False)))
+    assert [part.notes for box in plain for part in box.parts if part.notes] == [("looks at all states",)]
 
 
 def test_matrices_tied_by_hand_are_seen() -> None:

@@ -55,25 +55,44 @@ class Attention(nn.Module):
         self.query = nn.Linear(d_model, heads * d_k)
         self.key_value = nn.Linear(d_model, heads * (d_k + d_v))
         self.output = nn.Linear(heads * d_v, d_model)
+        self.joint: nn.Module | None = None
+        """Queries, keys and values in one product, after `join`."""
         self.positions = positions
         self.watcher: Watcher | None = None
+
+    def join(self) -> None:
+        """For inference: make queries, keys and values in one product, where a sentence attends to itself."""
+        parts = [self.query, self.key_value]
+        self.joint = nn.Linear(self.query.in_features, sum(part.out_features for part in parts), device="meta")
+        self.joint.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
+        self.joint.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
+        del self.query, self.key_value
+
+    def project(self, x_BTD: Tensor) -> tuple[KeyValue, Tensor | None]:
+        """Of a sentence that attends to itself, what it offers and, after `join`, what it asks: [B, T, H·d_k]."""
+        if self.joint is None:
+            return self.keys_values(x_BTD), None
+        sizes = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
+        query_BTD, keys, values = self.joint(x_BTD).split(sizes, dim=-1)
+        return KeyValue(self._split_heads(keys), self._split_heads(values)), query_BTD
 
     def keys_values(self, x_BKD: Tensor) -> KeyValue:
         """The keys and values that `x_BKD` offers to those who attend to it."""
         keys, values = self.key_value(x_BKD).split([self.heads * self.d_k, self.heads * self.d_v], dim=-1)
         return KeyValue(self._split_heads(keys), self._split_heads(values))
 
-    def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
-        """What each query of `x_BQD` gathers from `kv`: [B, Q, D].
+    def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible, query_BQD: Tensor | None = None) -> Tensor:
+        """What each token of `x_BQD`, or the query that `project` made for it, gathers from `kv`: [B, Q, D].
 
         `kv` may have fewer rows, each for several neighbours of `x_BQD`: the beams of a sentence share its source.
         They then ask side by side, as so many queries of one row, and `visible` speaks of those.
         """
-        rows, queries, width = x_BQD.shape
+        query_BQD = self.query(x_BQD) if query_BQD is None else query_BQD
+        rows, queries, width = query_BQD.shape
         sharing = rows // max(kv.keys_BHKE.shape[0], 1)
         if sharing > 1:
-            x_BQD = x_BQD.reshape(-1, sharing * queries, width)
-        query_BHQE, keys_BHKE, bias_BHQK = self._split_heads(self.query(x_BQD)), kv.keys_BHKE, None
+            query_BQD = query_BQD.reshape(-1, sharing * queries, width)
+        query_BHQE, keys_BHKE, bias_BHQK = self._split_heads(query_BQD), kv.keys_BHKE, None
         if self.positions is not None:
             query_BHQE, keys_BHKE, bias_BHQK = self.positions(query_BHQE, keys_BHKE, visible)
         if self.watcher is not None:
@@ -82,7 +101,7 @@ class Attention(nn.Module):
             heads_BHQE = weights_BHQK @ kv.values_BHKE
         else:
             heads_BHQE = fused_attention(query_BHQE, KeyValue(keys_BHKE, kv.values_BHKE), visible, bias_BHQK)
-        return self.output(heads_BHQE.transpose(1, 2).reshape(rows, queries, -1))
+        return self.output(heads_BHQE.transpose(1, 2).reshape(rows, queries, self.heads * self.d_v))
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
         return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -110,6 +129,8 @@ def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQ
     mask: Tensor | None = None
     if bias_BHQK is not None:
         mask = bias_BHQK.masked_fill(~visible.dense(bias_BHQK)[:, None], -torch.inf)
+    elif visible.added_BQK is not None:
+        mask = visible.added_BQK[:, None]
     elif visible.allowed_BQK is not None:
         mask = visible.allowed_BQK[:, None]
     return F.scaled_dot_product_attention(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.attention import Attention, KeyValue
@@ -75,6 +76,10 @@ class Residual(nn.Module):
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
         if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
             return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
+        if not (self.pre or self.training) and x_BTD.is_cuda and torch.is_inference_mode_enabled():
+            from regard.layers.kernels import join_and_norm
+
+            return join_and_norm(x_BTD, y_BTD, self.norm.weight, self.norm.bias, self.norm.eps)
         joined_BTD = x_BTD + self.dropout(y_BTD)
         return joined_BTD if self.pre else self.norm(joined_BTD)
 
@@ -100,9 +105,9 @@ class EncoderLayer(nn.Module):
     def forward(self, x_BTD: Tensor, visible: Visible, past: KeyValue | None = None) -> tuple[Tensor, KeyValue]:
         """[B, T, D] → [B, T, D], and the keys and values of `past` followed by these T tokens'."""
         y_BTD = self.around_attention.enter(x_BTD)
-        kv = self.attention.keys_values(y_BTD)
+        kv, query_BTD = self.attention.project(y_BTD)
         kv = kv if past is None else past.extend(kv)
-        x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible))
+        x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
         return self.around_feedforward.leave(x_BTD, y_BTD), kv
 
@@ -141,9 +146,9 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, DecoderMemory]:
         """[B, T, D] → [B, T, D], and the memory with these T tokens added."""
         y_BTD = self.around_attention.enter(x_BTD)
-        kv = self.attention.keys_values(y_BTD)
+        kv, query_BTD = self.attention.project(y_BTD)
         kv = kv if memory.past is None else memory.past.extend(kv)
-        x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible))
+        x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
         y_BTD = self.around_cross_attention.enter(x_BTD)
         y_BTD = self.cross_attention(y_BTD, memory.source, source_visible)
         x_BTD = self.around_cross_attention.leave(x_BTD, y_BTD)

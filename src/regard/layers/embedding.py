@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.batch import Tokens
 from regard.layers.dropout import Dropout, TokenCut
-from regard.layers.positions import LearnedPositions, PositionKind, SinusoidalPositions
+from regard.layers.positions import LearnedPositions, PositionKind, SinusoidalPositions, unknown_positions
 
 
 class Embedding(nn.Module):
@@ -38,6 +38,8 @@ class Embedding(nn.Module):
             self.positions = SinusoidalPositions(d_model)
         elif positions == "learned":
             self.positions = LearnedPositions(max_positions, d_model)
+        elif positions not in ("rotary", "relative", "alibi"):
+            raise unknown_positions(positions)
         self.cut = TokenCut()
         self.dropout = Dropout(dropout)
         # Scaled up again by √d_model on the way in, and used as it is on the way out to the softmax.

@@ -33,13 +33,16 @@ class Slots:
 
     position_1: Tensor
     """The position that the next step writes; on the device, so that no step has to wait for it."""
+    next_N: Tensor
+    """The slots of that position, one a beam."""
     ancestor_BNL: Tensor
 
     @classmethod
     def empty(cls, sentences: int, beams: int, capacity: int, device: torch.device) -> Slots:
         """Room for `capacity` positions, nothing written."""
         ancestor_BNL = torch.full((sentences, beams, capacity), -1, dtype=torch.long, device=device)
-        return cls(torch.zeros(1, dtype=torch.long, device=device), ancestor_BNL)
+        next_N = torch.arange(beams, device=device)
+        return cls(torch.zeros(1, dtype=torch.long, device=device), next_N, ancestor_BNL)
 
     @property
     def beams(self) -> int:
@@ -48,7 +51,7 @@ class Slots:
 
     def first(self, length: int) -> Slots:
         """The same slots up to `length` positions; what is written into one is written into the other."""
-        return Slots(self.position_1, self.ancestor_BNL[:, :, :length])
+        return Slots(self.position_1, self.next_N, self.ancestor_BNL[:, :, :length])
 
     def load(self, seen: Places | Slots, rows_B: Tensor) -> None:
         """Go on from where the given rows stand. What was read before there were beams, beam 0 has written for all."""
@@ -60,6 +63,7 @@ class Slots:
             written = seen.positions_BT.shape[1]
             ancestor_BNL = self.ancestor_BNL.new_zeros(*self.ancestor_BNL.shape[:2], written)
             self.position_1.fill_(written)
+        self.next_N.copy_(self.position_1 * self.beams + torch.arange(self.beams, device=self.next_N.device))
         self.ancestor_BNL.fill_(-1)
         self.ancestor_BNL[:, :, : ancestor_BNL.shape[2]] = ancestor_BNL
 
@@ -68,14 +72,11 @@ class Slots:
         index_BNL = beam_BN[:, :, None].expand_as(self.ancestor_BNL)
         self.ancestor_BNL.copy_(self.ancestor_BNL.gather(1, index_BNL))
         self.position_1.add_(1)
+        self.next_N.add_(self.beams)
 
     def places(self, tokens_RT: Tensor) -> Places:
         """Where one new token a row stands."""
         return Places(self.position_1.expand(tokens_RT.shape))
-
-    def next_slots(self) -> Tensor:
-        """The slots of the position that is written now, one a beam: [N]."""
-        return self.position_1 * self.beams + torch.arange(self.beams, device=self.position_1.device)
 
     def visible(self, mask: Mask) -> Visible:
         """What each beam sees of its sentence's slots, its own newest included: [B, N, L·N]."""
@@ -108,7 +109,7 @@ class FixedKeyValue(KeyValue):
 
     def extend(self, new: KeyValue) -> FixedKeyValue:
         """Write the keys and values of one new token a row, in place."""
-        slots_N = self.slots.next_slots()
+        slots_N = self.slots.next_N
         self.keys_BHKE.index_copy_(2, slots_N, _beams_together(new.keys_BHKE, self.slots.beams))
         self.values_BHKE.index_copy_(2, slots_N, _beams_together(new.values_BHKE, self.slots.beams))
         return self

@@ -62,6 +62,37 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _join(  # type: ignore[no-untyped-def]
+    x, y, output, gain, bias, epsilon, tokens, width: tl.constexpr, block: tl.constexpr, rows: tl.constexpr
+):
+    row = tl.program_id(0) * rows + tl.arange(0, rows)
+    column = tl.arange(0, block)
+    inside = (row[:, None] < tokens) & (column[None, :] < width)
+    place = row[:, None] * width + column[None, :]
+    x_ = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    y_ = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+    value = (x_ + y_).to(x.dtype.element_ty).to(tl.float32)
+    mean = tl.sum(value, axis=1) / width
+    centred = tl.where(inside, value - mean[:, None], 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / width + epsilon)
+    gain_ = tl.load(gain + column, mask=column < width, other=0.0).to(tl.float32)
+    bias_ = tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)
+    tl.store(output + place, centred * scale[:, None] * gain_[None, :] + bias_[None, :], mask=inside)
+
+
+def join_and_norm(x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor, epsilon: float) -> Tensor:
+    """LayerNorm(x + y), [B, T, D], of x's type, for inference: nothing is dropped, and nothing kept."""
+    x, y = x.contiguous(), y.contiguous()
+    output, width = torch.empty_like(x), x.shape[-1]
+    tokens = x.numel() // width
+    rows = 1 if tokens < PROGRAMS * ROWS else ROWS  # few tokens are to keep as many processors busy as there are
+    _join[(triton.cdiv(tokens, rows),)](
+        x, y, output, gain_D, bias_D, epsilon, tokens, width, triton.next_power_of_2(width), rows, num_warps=4
+    )
+    return output
+
+
+@triton.jit
 def _backward(  # type: ignore[no-untyped-def]
     d_output, joined, means, scales, gain, d_x, d_y, d_gains, d_biases, noise, number, last, a_row, limit, upscale,
     tokens, width: tl.constexpr, block: tl.constexpr, rows: tl.constexpr,

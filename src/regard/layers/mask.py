@@ -28,12 +28,21 @@ class Visible:
 
     `allowed_BQK` is None where every query sees every key, or where plain causal order says it all
     (`is_causal`): fused kernels are fastest when they are not handed a matrix. `places` are those of the
-    queries and of the keys, for attention that minds how far apart they are.
+    queries and of the keys, for attention that minds how far apart they are. `added_BQK` says what `allowed_BQK`
+    says in numbers to add to scores, 0 or -inf: a step of decoding makes them once, and not in every layer.
     """
 
     allowed_BQK: Tensor | None = None
     is_causal: bool = False
     places: tuple[Places, Places] | None = field(default=None, compare=False)
+    added_BQK: Tensor | None = field(default=None, compare=False)
+
+    def in_numbers(self, dtype: torch.dtype) -> Visible:
+        """The same answer with `added_BQK`."""
+        if self.allowed_BQK is None:
+            return self
+        nothing = torch.zeros((), dtype=dtype, device=self.allowed_BQK.device)
+        return replace(self, added_BQK=torch.where(self.allowed_BQK, nothing, -torch.inf))
 
     def positions(self) -> tuple[Tensor, Tensor]:
         """The positions of the queries, [B, Q], and of the keys, [B, K]."""

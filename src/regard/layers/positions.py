@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -139,19 +139,29 @@ class RelativePositions(PositionScheme):
 
 
 class LinearBias(PositionScheme):
-    """ALiBi: scores fall with distance, each head at its own fixed slope: 2^(-8/H), 2^(-16/H), …"""
+    """ALiBi: scores fall with distance, each head at its own fixed slope: 2^(-8/H), 2^(-16/H), …
+
+    That is for a power of two. Otherwise, as in the authors' code, the slopes are those of the power of two below H,
+    then every other one of the power above, until there are H.
+    """
 
     slopes_H: Tensor
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        slopes = torch.exp2(-8.0 * torch.arange(1, heads + 1) / heads)
-        self.register_buffer("slopes_H", slopes, persistent=False)
+        below = 2 ** (heads.bit_length() - 1)
+        between = _slopes(2 * below)[::2][: heads - below]
+        self.register_buffer("slopes_H", torch.cat([_slopes(below), between]), persistent=False)
 
     def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys as they are, and -slope · distance."""
         bias_BHQK = -self.slopes_H[:, None, None] * visible.ahead().abs()[:, None]
         return query_BHQE, keys_BHKE, bias_BHQK.to(query_BHQE.dtype)
+
+
+def _slopes(heads: int) -> Tensor:
+    """2^(-8/H), 2^(-16/H), …, 2^-8: H of them."""
+    return torch.exp2(-8.0 * torch.arange(1, heads + 1) / heads)
 
 
 def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int) -> PositionScheme | None:
@@ -165,3 +175,11 @@ def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int) -> Pos
             return LinearBias(heads)
         case "sinusoidal" | "learned":
             return None
+        case _:
+            raise unknown_positions(kind)
+
+
+def unknown_positions(kind: str) -> UsageError:
+    """What to raise for a kind of positions that there is not."""
+    kinds = ", ".join(get_args(PositionKind))
+    return UsageError(f"positions: must be one of {kinds}, but are {kind!r}; choose one of them")

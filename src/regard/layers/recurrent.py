@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.batch import PADDING_SEGMENT, Places
+from regard.errors import UsageError
 from regard.layers.attention import KeyValue, Watcher
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -40,6 +41,8 @@ _KERNELS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU,
 def row_lengths(places: Places, where: str) -> Tensor | None:
     """How many tokens of each row are real, [B]; None where all are. Several sentences in a row are refused."""
     segments_BT = places.segments_BT
+    if places.positions_BT.shape[1] == 0:
+        raise UsageError(f"{where}: must have at least one token a row, but has none; end each with the end token")
     if segments_BT is None:
         return None
     places.check_one_sentence(where)
@@ -115,10 +118,11 @@ class RecurrentLayer(nn.Module):
 
     def read(self, x_BTX: Tensor, lengths_B: Tensor | None, keep_cell: bool) -> tuple[Tensor, Hidden]:
         """All of each row from the zero state: outputs [B, T, D], and the state at each row's own end."""
-        if lengths_B is not None and self.cell == "lstm" and keep_cell:
+        rows = x_BTX.shape[0]
+        if lengths_B is not None and self.cell == "lstm" and keep_cell and rows:
             return self._read_packed(x_BTX, lengths_B)
-        outputs_BTD, end = self(x_BTX, self.zero(x_BTX.shape[0]))
-        if lengths_B is None:
+        outputs_BTD, end = self(x_BTX, self.zero(rows))
+        if lengths_B is None or not rows:
             return outputs_BTD, end
         return outputs_BTD, Hidden(end_of_rows(outputs_BTD, lengths_B))
 
@@ -313,6 +317,9 @@ class StateAttention(nn.Module):
 
     def __init__(self, d_model: int, score: Score, hard: bool = False) -> None:
         super().__init__()
+        if score not in get_args(Score):
+            known = ", ".join(get_args(Score))
+            raise UsageError(f"StateAttention: score must be one of {known}, but is {score!r}; choose one of them")
         self.score, self.hard = score, hard
         self.scale = 1 / math.sqrt(d_model) if score == "scaled" else 1.0
         additive, plain = score == "additive", score in ("dot", "scaled")

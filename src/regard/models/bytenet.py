@@ -38,6 +38,7 @@ from regard.layers.convolution import (
 )
 from regard.layers.dropout import Dropout
 from regard.models.convolutional import ConvolutionalModel, initialise
+from regard.settings import check_words
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -62,6 +63,7 @@ class ByteNetSettings:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("channels", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")

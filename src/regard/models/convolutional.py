@@ -57,6 +57,7 @@ class ConvolutionalModel(SequenceModel[CountedStateT]):
 
     def step(self, tokens_BT: Tensor, state: CountedStateT) -> tuple[Tensor, CountedStateT]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
         features_BTD, state = self.decode(Tokens(tokens_BT, Places.whole(tokens_BT, state.seen)), state)
         return self.logits(features_BTD[:, -1]), state
 

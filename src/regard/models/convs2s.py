@@ -45,6 +45,7 @@ from regard.layers.convolution import (
 from regard.layers.dropout import Dropout
 from regard.layers.mask import Mask, Visible
 from regard.models.convolutional import ConvolutionalModel
+from regard.settings import check_words
 
 EVERYTHING = Mask()
 
@@ -72,6 +73,7 @@ class ConvS2SSettings:
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
             if not stack:
                 raise ValueError(f"`{name}` must have at least one run of layers, but has none")

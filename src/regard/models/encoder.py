@@ -21,6 +21,7 @@ from regard.layers.convolution import GatedLayer, check_kernel, receptive_field
 from regard.layers.recurrent import Cell, Links, RecurrentEncoder, StackSizes, row_lengths
 from regard.models import transformer
 from regard.models.transformer import StackSettings
+from regard.settings import check_words
 
 # ---- settings
 
@@ -53,6 +54,7 @@ class RecurrentBodySettings:
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
+        check_words(self)
         _check_at_least_one(layers=self.layers, d_model=self.d_model, d_embedding=self.d_embedding)
         _check_dropout(self.dropout)
         if self.bidirectional and self.d_model % 2:
@@ -77,6 +79,7 @@ class ConvolutionBodySettings:
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
+        check_words(self)
         _check_at_least_one(layers=self.layers, d_model=self.d_model)
         check_kernel("kernel", self.kernel, centred=True)
         _check_dropout(self.dropout)

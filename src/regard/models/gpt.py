@@ -83,6 +83,7 @@ class GPT(SequenceModel[GPTState]):
     """A language model: the next token from those before it."""
 
     reads_source: ClassVar[bool] = False
+    exact_on_gpu: ClassVar[bool] = True
 
     def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
         super().__init__()
@@ -99,6 +100,7 @@ class GPT(SequenceModel[GPTState]):
 
     def features(self, batch: Batch) -> Tensor:
         """What the last layer computed at every position, [B, T, D]."""
+        self.refuse(batch.source)
         features_BTD, _ = self._decode(batch.target, None)
         return features_BTD
 
@@ -112,13 +114,13 @@ class GPT(SequenceModel[GPTState]):
 
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
-        if source is not None:
-            raise ValueError("GPT.start: a language model reads no source, but `source` is given")
+        self.refuse(source)
         nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
         return GPTState((), nothing)
 
     def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
         features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
         return self.logits(features_BTD[:, -1]), state
 
@@ -136,6 +138,7 @@ class GPT(SequenceModel[GPTState]):
         before = None if state is None else state.seen
         seen, visible = look_back(self.looks_back, tokens.places, before, self.settings.limit)
         x_BTD = self.embedding(tokens)
+        visible = visible.in_numbers(x_BTD.dtype) if tokens.ids_BT.shape[1] == 1 else visible
         kept = []
         for layer, kept_so_far in zip(self.layers, past, strict=True):
             x_BTD, kv = layer(x_BTD, visible, kept_so_far)

@@ -35,6 +35,8 @@ class Learner(nn.Module, ABC):
 
     width: int
     """The size of one feature vector, D."""
+    exact_on_gpu: ClassVar[bool] = False
+    """Whether torch has an exactly repeatable version of all that a GPU does in a training step of this model."""
     packs_sentences: bool = True
     """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
 
@@ -87,7 +89,7 @@ class SequenceModel(Learner, Generic[StateT]):
         return criterion(self.logits, self.features(batch), batch.labels_BT)
 
     def needed(self, source: Tokens | None, rows: int) -> Tokens:
-        """The source of a model that reads one, if it has the right number of rows; for `start`."""
+        """The source of a model that reads one, if it has a row for each target; for `features` and `start`."""
         if source is None or source.ids_BT.shape[0] != rows:
             found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
             raise UsageError(
@@ -97,9 +99,17 @@ class SequenceModel(Learner, Generic[StateT]):
         return source
 
     def refuse(self, source: Tokens | None) -> None:
-        """Refuse a source, in a language model; for `start`."""
+        """Refuse a source, in a language model; for `features` and `start`."""
         if source is not None:
             raise UsageError(
                 f"{type(self).__name__}: a language model reads no source, but was given one of "
                 f"{source.ids_BT.shape[0]} rows; put it in front of the target, or choose a model that translates"
+            )
+
+    def check_step(self, tokens_BT: Tensor) -> None:
+        """Refuse a step that reads nothing, since nothing comes after it; for `step`."""
+        if tokens_BT.shape[1] == 0:
+            raise UsageError(
+                f"{type(self).__name__}.step: needs at least one token a row, but was given {list(tokens_BT.shape)}; "
+                "begin with the start token"
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.recurrent import readable
 from regard.models.encoder import BodySettings, RecurrentBodySettings, TransformerBodySettings, build_body
 from regard.models.interface import Criterion, Learner
+from regard.settings import check_words
 
 PoolingKind = Literal["mean", "first", "last", "attention"]
 
@@ -33,6 +34,9 @@ class TaggerSettings:
 
     kind: Literal["tagger"] = "tagger"
     body: BodySettings = TransformerBodySettings()
+
+    def __post_init__(self) -> None:
+        check_words(self)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class ClassifierSettings:
     """Which tokens' vectors make the text's. mean: all alike · first, last: one · attention: as it learns to."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         body, pooling = self.body, self.pooling
         if not isinstance(body, RecurrentBodySettings):
             return
@@ -144,6 +149,9 @@ class Pooling(nn.Module):
 
     def __init__(self, kind: PoolingKind, d_model: int) -> None:
         super().__init__()
+        if kind not in get_args(PoolingKind):
+            known = ", ".join(get_args(PoolingKind))
+            raise UsageError(f"Pooling: must be one of {known}, but is {kind!r}; choose one of them")
         self.kind = kind
         self.score: nn.Module | None = None
         if kind == "attention":

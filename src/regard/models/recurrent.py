@@ -40,6 +40,7 @@ from regard.layers.recurrent import (
     row_lengths,
 )
 from regard.models.interface import Criterion, SequenceModel
+from regard.settings import check_words
 
 Context = Literal["last", "projected", "mean"]
 Attend = Literal["before", "after"]
@@ -77,6 +78,7 @@ class RecurrentSettings:
     """Use the embedding matrix as the output matrix."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -269,6 +271,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
 
     def step(self, tokens_BT: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
         decoded, state = self._decode(tokens_BT, state)
         return self.logits(decoded.features_BTD[:, -1]), state
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.batch import Batch, Tokens
 from regard.layers.recurrent import Cell, Hidden, Links, RecurrentStack, StackSizes, initialise, row_lengths
 from regard.models.interface import SequenceModel
+from regard.settings import check_words
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class RecurrentLMSettings:
     """Use the embedding matrix as the output matrix (Press and Wolf 2017)."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("layers", "d_model"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
@@ -93,6 +95,7 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
 
     def step(self, tokens_BT: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
         features_BTD, state = self._read(tokens_BT, state)
         return self.logits(features_BTD[:, -1]), state
 

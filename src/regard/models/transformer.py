@@ -6,7 +6,7 @@ Shapes: B rows, S source tokens, T target tokens, D model, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, writte
 from regard.layers.mask import Mask, Visible
 from regard.layers.positions import PositionKind, check_length
 from regard.models.interface import SequenceModel
+from regard.settings import check_words
 
 Tie = Literal["all", "target", "embeddings", "none"]
 EVERYTHING = Mask()
@@ -50,6 +51,7 @@ class StackSettings:
     """Restricted self-attention (section 4): a token sees only those nearer than this."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("d_model", "d_ff", "heads", "d_k", "d_v", "max_positions", "reach", "window"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -190,6 +192,8 @@ def _sentences_of(rows: Tensor, sharing: int) -> Tensor:
 class Transformer(SequenceModel[TransformerState]):
     """Encoder-decoder Transformer; source and target share one vocabulary unless told otherwise."""
 
+    exact_on_gpu: ClassVar[bool] = True
+
     def __init__(self, settings: TransformerSettings, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
@@ -211,9 +215,9 @@ class Transformer(SequenceModel[TransformerState]):
 
     def features(self, batch: Batch) -> Tensor:
         """What the decoder computed at every target position, [B, T, D]."""
-        if batch.source is None:
-            raise ValueError("Transformer.features: the batch must have a source, but `source` is None")
-        features_BTD, _ = self._decode(batch.target, self._encode(batch.source))
+        # As many sources as targets: in `_decode`, fewer would pass for beams that share theirs.
+        source = self.needed(batch.source, batch.target.ids_BT.shape[0])
+        features_BTD, _ = self._decode(batch.target, self._encode(source))
         return features_BTD
 
     def logits(self, features_BTD: Tensor) -> Tensor:
@@ -226,13 +230,11 @@ class Transformer(SequenceModel[TransformerState]):
 
     def start(self, source: Tokens | None, rows: int) -> TransformerState:
         """Encode the source and make every decoder layer's keys and values of it."""
-        if source is None or source.ids_BT.shape[0] != rows:
-            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
-            raise ValueError(f"Transformer.start: `source` must have {rows} rows, but is {found}")
-        return self._encode(source)
+        return self._encode(self.needed(source, rows))
 
     def step(self, tokens_BT: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
         features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
         return self.logits(features_BTD[:, -1]), state
 
@@ -261,6 +263,8 @@ class Transformer(SequenceModel[TransformerState]):
         seen, visible = look_back(self.looks_back, tokens.places, state.seen, self.settings.limit)
         source_visible = EVERYTHING.visible(tokens.places.share(state.source), state.source)
         x_BTD = self.embedding(tokens)
+        if tokens.ids_BT.shape[1] == 1:
+            visible, source_visible = visible.in_numbers(x_BTD.dtype), source_visible.in_numbers(x_BTD.dtype)
         memories = []
         for layer, memory in zip(self.decoder_layers, state.layers, strict=True):
             x_BTD, memory = layer(x_BTD, memory, visible, source_visible)

@@ -28,6 +28,7 @@ from regard.batch import Places, Tokens
 from regard.layers.convolution import CausalConvolution, Past, check_kernel, receptive_field, select_pasts
 from regard.layers.dropout import Dropout
 from regard.models.convolutional import ConvolutionalModel, initialise
+from regard.settings import check_words
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class WaveNetSettings:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_words(self)
         for name in ("channels", "skip_channels", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")

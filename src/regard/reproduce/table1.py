@@ -29,6 +29,7 @@ PATH_LENGTHS = (32, 64, 128)
 CPU_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 GPU_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SECONDS_EACH, RUNS_AT_LEAST = 0.25, 3
+LONGEST, WIDEST = 65_536, 16_384  # beyond, one layer alone takes minutes or more memory than there is
 
 
 # ---- paths
@@ -227,12 +228,15 @@ def read_lengths(text: str) -> tuple[int, ...]:
 
 
 def _checked(width: int, lengths: Sequence[int]) -> tuple[int, ...]:
-    if width < HEADS or width % HEADS:
-        raise UsageError(f"--width: must be a multiple of {HEADS}, the number of heads, but is {width}. Try 512.")
+    if not HEADS <= width <= WIDEST or width % HEADS:
+        rule = f"a multiple of {HEADS}, the number of heads, and at most {WIDEST:,}"
+        raise UsageError(f"--width: must be {rule}, but is {width}. Try 512.")
     lengths = tuple(sorted(set(lengths)))
     # Growth is a slope, and a slope needs two points in the longer half.
     if len(lengths) < 3 or lengths[0] < 1:
         raise UsageError(f"--lengths: must be at least 3 different lengths of 1 or more, but are {list(lengths)}.")
+    if lengths[-1] > LONGEST:
+        raise UsageError(f"--lengths: must be at most {LONGEST:,}, but the longest is {lengths[-1]}. Try shorter ones.")
     return lengths
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.batch import Tokens
 from regard.data.batching import collate
+from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.text.tokenizer import Tokenizer
@@ -52,6 +53,11 @@ def attention_maps(
     device = next(model.parameters()).device
     with watching(model.eval()) as seen:
         model(batch.to(device))
+    if not seen:
+        raise UsageError(
+            f"view: needs a model that attends, but {type(model).__name__} as it is set up has no attention to look "
+            "at. Choose a model with attention."
+        )
     read = tokenizer.source.labels([*(source or ()), specials.end])
     written = tokenizer.labels([*target, specials.end])
     fed = tokenizer.labels([specials.start, *target])

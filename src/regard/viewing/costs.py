@@ -12,6 +12,8 @@ of model from another.
                   the way back, most activations, some gradients, and what is just being computed
     decoding      weights + beams · cache, the cache being the state of one sentence after its last token
 
+All numbers are float32, four bytes each, whatever precision the recipe trains in.
+
 Attention counts as one fused kernel, which forms its weights twice: once forward, once more backward. A recurrent layer
 counts as torch's plain steps; the kernels of GPUs keep somewhat other things for the way back.
 """

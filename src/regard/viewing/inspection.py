@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.viewing.costs import Flops, Memory, count, usual_length
 from regard.viewing.parameters import Anatomy, Matrix
@@ -38,6 +39,11 @@ def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: 
     Costs are those of rows of `length` tokens (None: a usual length), of training on batches of `tokens` tokens, and
     of search with `beams` beams.
     """
+    if not isinstance(model, SequenceModel):
+        raise UsageError(
+            f"inspect: counts and draws models that write token by token, but this is a {type(model).__name__}; "
+            "`regard.viewing.parameters.anatomy` lists the matrices of any model"
+        )
     flops, memory = count(model, length or usual_length(model), tokens, beams)
     return Inspection(
         parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model)
@@ -78,7 +84,7 @@ def _flops(flops: Flops) -> str:
 def _memory(memory: Memory) -> str:
     weights = f"weights {_short(memory.weights)}B"
     return (
-        "memory, with the same lengths\n"
+        "memory in float32, with the same lengths\n"
         f"  training  {_short(memory.training)}B at most, for a batch of {memory.rows:,} rows: {weights}, "
         f"Adam's moments {_short(memory.moments)}B,\n"
         f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them\n"

@@ -4,7 +4,7 @@ The drawing is taken from a run: one sentence goes through the model's own `star
 called leaves a line. What `start` calls stands on the side of the source, what `step` calls on the side of the
 target. Layers that do the same share a box with `× 6` on it. So a new model can be drawn before anybody describes it;
 only a new kind of part wants a name, in `_describe`. Sums and activations that are not modules of their own are not
-seen, except the sums around the sub-layers of a Transformer.
+seen, except the sums around the sub-layers of a Transformer. One arrow stands for all that `start` hands to `step`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,31 @@ from regard.layers.attention import Attention
 from regard.layers.block import Residual
 from regard.layers.convolution import CausalConvolution, Convolution
 from regard.layers.feedforward import FeedForward
-from regard.layers.positions import SinusoidalPositions
+from regard.layers.positions import LinearBias, PositionScheme, RelativePositions, RotaryPositions, SinusoidalPositions
 from regard.layers.recurrent import RecurrentLayer, StateAttention
 from regard.models.convs2s import MultiStepAttention
 from regard.models.interface import SequenceModel
 
 SOURCE_PARTS = ("cross-attention", "attention to source")
+# Where the name of an attribute says too much, or too little, beside the others.
+NAMES = {"own source embedding": "embedding", "context": "summary", "start": "start of the decoder"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """One line of a box: what it is, its sizes, and a dilation, which may differ between layers of one box."""
+    """One line of a box: what it is, its sizes, and a dilation, which may differ between layers of one box.
+
+    `notes` say what else is to be known; each gets a line below.
+    """
 
     name: str
     sizes: str = ""
     dilations: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def below(self) -> list[str]:
+        """The lines below this one."""
+        return [*self.notes, *([_dilations(self.dilations)] if set(self.dilations) - {1} else [])]
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,9 @@ class Box:
     parts: tuple[Part, ...]
     times: int = 1
 
-    def kind(self) -> tuple[tuple[str, str], ...]:
+    def kind(self) -> tuple[tuple[object, ...], ...]:
         """What two layers must have in common to share a box."""
-        return tuple((part.name, part.sizes) for part in self.parts)
+        return tuple((part.name, part.sizes, part.notes) for part in self.parts)
 
 
 def wiring(model: SequenceModel[Any]) -> tuple[list[Box], list[Box]]:
@@ -85,7 +95,7 @@ def _listening(model: nn.Module) -> Iterator[list[str]]:
             handle.remove()
 
 
-def _boxes(model: nn.Module, called: list[str]) -> list[Box]:
+def _boxes(model: SequenceModel[Any], called: list[str]) -> list[Box]:
     """The parts among the modules that were called, layer by layer."""
     modules = dict(model.named_modules())
     boxes: list[tuple[tuple[str, str], list[Part]]] = []
@@ -103,10 +113,20 @@ def _boxes(model: nn.Module, called: list[str]) -> list[Box]:
         if isinstance(around, Residual):
             owes_sum = around.pre
             part = part if around.pre else Part("add, norm")
-        boxes[-1][1].append(part)
+        boxes[-1][1].append(_in_its_model(part, model.settings))
     if owes_sum:
         boxes[-1][1].append(Part("add"))
     return _merged([Box(tuple(parts)) for _, parts in boxes])
+
+
+def _in_its_model(part: Part, settings: object) -> Part:
+    """The part with what only the whole model knows of it: how far it may look, and who else reads it."""
+    window = getattr(settings, "window", None)
+    if part.name == "self-attention" and window is not None:
+        return replace(part, notes=(*part.notes, f"window of {window}"))
+    if part.name == "combine" and getattr(settings, "input_feeding", False):
+        return replace(part, notes=("read by the next step, too",))
+    return part
 
 
 def _layer_of(path: list[str]) -> tuple[str, str]:
@@ -140,19 +160,23 @@ def _describe(path: list[str], module: nn.Module) -> Part | None:
     """The line of a module; None for those without one, whose own parts may have some."""
     # Numbers count layers, and a table is called after its owner.
     name = next((word for word in reversed(path) if word != "table" and not word.isdecimal()), "").replace("_", " ")
+    name = NAMES.get(name, name)
     match module:
         case SinusoidalPositions():
             return Part("sinusoids")
         case Attention():
             kind = "cross-attention" if "cross" in name else "self-attention"
             size = f"{module.d_k}" if module.d_k == module.d_v else f"{module.d_k} and {module.d_v}"
-            return Part(kind, f"{module.heads} × {size}")
+            return Part(kind, f"{module.heads} × {size}", notes=_scheme(module.positions))
         case MultiStepAttention():
             return Part("cross-attention", _sizes(module.query))
         case StateAttention():
-            return Part("attention to source", module.score)
+            looks = "looks at one state (hard)" if module.hard else "looks at all states"
+            return Part("attention to source", module.score, notes=(looks,))
         case FeedForward():
-            return Part("feed-forward", f"{_sizes(module.inner)} → {module.outer.out_features}")
+            gated = "2 × " if module.activation == "swiglu" else ""
+            inner, outer = module.outer.in_features, module.outer.out_features
+            return Part("feed-forward", f"{module.inner.in_features} → {gated}{inner} → {outer}")
         case RecurrentLayer():
             way = f", {name}" if path[-1].startswith(("left", "right")) else ""
             return Part(module.cell.upper() + way, f"{module.kernel.input_size} → {module.kernel.hidden_size}")
@@ -166,6 +190,18 @@ def _describe(path: list[str], module: nn.Module) -> Part | None:
         case nn.LayerNorm():
             return Part("norm")
     return None
+
+
+def _scheme(positions: PositionScheme | None) -> tuple[str, ...]:
+    """How an attention minds positions; one that does not says nothing."""
+    match positions:
+        case RotaryPositions():
+            return ("rotary positions",)
+        case RelativePositions():
+            return (f"relative positions, reach {positions.reach}",)
+        case LinearBias():
+            return ("alibi",)
+    return ()
 
 
 def _sizes(module: nn.Linear | nn.Embedding) -> str:
@@ -220,16 +256,16 @@ def _column(title: str, boxes: list[Box]) -> tuple[list[str], list[tuple[int, Pa
     """The lines of boxes above one another, and the line that each part got."""
     names = max(len(part.name) for box in boxes for part in box.parts)
     sizes = max(len(part.sizes) for box in boxes for part in box.parts)
-    inner = names + sizes + 4
+    below = max(len(line) for box in boxes for part in box.parts for line in ["", *part.below()])
+    inner = max(names + sizes + 4, below + 4)
     lines, rows = [f"  {title}", " " * STEM + "│"], []
     for box in boxes:
         times = f" × {box.times} " if box.times > 1 else ""
         lines.append("┌" + "─" * (STEM - 1) + "┴" + f"{times:─>{inner - STEM}}" + "┐")
         for part in box.parts:
             rows.append((len(lines), part))
-            lines.append(f"│ {part.name:<{names}}  {part.sizes:<{sizes}} │")
-            if set(part.dilations) - {1}:
-                lines.append(f"│ {_dilations(part.dilations):<{inner - 2}} │")
+            lines.append(f"│ {f'{part.name:<{names}}  {part.sizes}':<{inner - 2}} │")
+            lines += [f"│   {line:<{inner - 4}} │" for line in part.below()]
         lines.append("└" + "─" * (STEM - 1) + "┬" + "─" * (inner - STEM) + "┘")
     return lines, rows
 
@@ -237,7 +273,7 @@ def _column(title: str, boxes: list[Box]) -> tuple[list[str], list[tuple[int, Pa
 def _dilations(values: tuple[int, ...]) -> str:
     distinct = list(dict.fromkeys(values))
     shown = [*distinct[:3], "…", distinct[-1]] if len(distinct) > 5 else distinct
-    return f"  dilation {', '.join(map(str, shown))}".replace(", …,", " …")
+    return f"dilation {', '.join(map(str, shown))}".replace(", …,", " …")
 
 
 def _link(leaves: int, arrives: list[int]) -> dict[int, str]:
