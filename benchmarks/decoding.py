@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard.batch import Specials, Tokens
 from regard.decoding.fast import search
+from regard.decoding.likeliest import likeliest
 from regard.decoding.search import SearchSettings, beam_search
 from regard.decoding.stepping import recorded
 from regard.models.gpt import GPT, GPTSettings
@@ -243,7 +244,7 @@ def sample(model: Any, prompt_RT: Tensor, tokens: int) -> Tensor:
     logits_RV, state = model.step(prompt_RT, model.start(None, len(prompt_RT)))
     written = []
     for _ in range(tokens):
-        values_RC, tokens_RC = logits_RV.float().topk(TOP, dim=-1)
+        values_RC, tokens_RC, _ = likeliest(logits_RV, TOP)
         chosen_R1 = tokens_RC.gather(1, values_RC.softmax(dim=-1).multinomial(1))
         written.append(chosen_R1)
         logits_RV, state = model.step(chosen_R1, state)

@@ -13,9 +13,9 @@ import torch
 from regard import experiment, folder, verification
 from regard.batch import Tokens
 from regard.decoding.ensemble import Average, Ensemble
+from regard.decoding.fast import search as find
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.scoring import Scored, score_texts
-from regard.decoding.fast import search as find
 from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.evaluation.alignment import Link, choose, word_attention
@@ -30,7 +30,16 @@ from regard.models.precision import Precision, convert
 from regard.models.transformer import StackSettings
 from regard.recipe import Recipe, load_recipe, presets
 from regard.text.tokenizer import Tokenizer
-from regard.translation.translator import Options, Progress, Translation, Translator, Wishes, batches
+from regard.translation.translator import (
+    Options,
+    Progress,
+    TextError,
+    Translation,
+    Translator,
+    Wishes,
+    batches,
+    one_line,
+)
 from regard.verification import Check
 from regard.viewing.capture import attention_maps
 from regard.viewing.figures import AttentionMap, attention_html
@@ -109,9 +118,13 @@ class Model:
         translation joined from theirs. `progress` is called with the numbers of texts and of target tokens done
         since the last call.
         """
-        self._must_translate("translate")
-        _must_be_several("translate", texts)
-        return self._translator.translations(texts, search or self.recipe.search, options, progress)
+        self.must_translate("translate")
+        _must_be_texts("translate", texts)
+        if search is None:
+            search = self.recipe.search
+            if options is not None and options.samples:  # what is drawn has a length, and nothing else of a search
+                search = SearchSettings(extra_length=search.extra_length)
+        return self._translator.translations(texts, search, options, progress)
 
     def generate(self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1) -> list[str]:
         """What the model writes after each prompt, without it; after nothing, if the prompt is empty.
@@ -124,26 +137,32 @@ class Model:
         self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1, count: int = 1
     ) -> list[list[Generation]]:
         """`count` texts after each prompt, drawn by `seed`, `seed + 1`, …, with all that is known of their tokens."""
-        _must_be_several("generate", prompts)
+        _must_be_texts("generate", prompts)
         if count < 1:
             raise UsageError(f"generate: `count` must be at least 1, but is {count}. Ask for more.")
         return self._generator.generations(prompts, sampling or SamplingSettings(), seed, count)
 
     def stream(self, prompt: str = "", sampling: SamplingSettings | None = None, seed: int = 1) -> Iterator[str]:
         """The text that `generate` gives, piece by piece as it is written; no piece ends inside a character."""
+        if not isinstance(prompt, str):
+            raise UsageError(f"stream: needs one text, but has a {type(prompt).__name__}. Write one stream a text.")
         return self._generator.stream(prompt, sampling or SamplingSettings(), seed)
 
     def score(
         self, texts: Sequence[str], sources: Sequence[str] | None = None, language: str | None = None
     ) -> list[Scored]:
         """How likely the model finds each text, token by token; a model that translates needs their sources."""
-        _must_be_several("score", texts)
+        _must_be_texts("score", texts)
+        if sources is not None:
+            _must_be_texts("score", sources)
         if self.network.reads_source != (sources is not None) or (sources is not None and len(sources) != len(texts)):
             rule = "one source a text" if self.network.reads_source else "no sources, for a language model"
             given = "none" if sources is None else f"{len(sources):,}"
             raise UsageError(f"score: needs {rule}, but there are {len(texts):,} texts and {given} of them.")
         encoded = self.tokenizer.encode_all(texts)
         read = None if sources is None else self._translator.encode(sources, language)
+        self._must_be_short("score", encoded)
+        self._must_be_short("score", [ids[:-1] for ids in read or []])
         results: list[Scored] = [Scored((), ())] * len(texts)
         for batch in batches([len(ids) + len(read[n] if read else ()) for n, ids in enumerate(encoded)], beam=1):
             source = None
@@ -157,40 +176,58 @@ class Model:
         return results
 
     def verify(
-        self, texts: Sequence[str] | None = None, count: int = 24, tolerance: float | None = None
+        self,
+        texts: Sequence[str] | None = None,
+        count: int = 24,
+        tolerance: float | None = None,
+        language: str | None = None,
     ) -> Iterator[Check]:
         """Check, one by one, that answers do not depend on neighbours, order, padding, batch size or cache.
 
-        Asks about `texts`, or about `count` texts of random tokens. Scores may differ by `tolerance`; unless given,
-        by what rounding explains.
+        Asks about `texts`, where one that is too long counts as its sentences, or about `count` texts of random tokens.
+        Scores may differ by `tolerance`; unless given, by what rounding explains.
         """
-        specials, limit = self.tokenizer.specials, self._translator.limit
-        reader = self.tokenizer.source if self.network.reads_source else self.tokenizer
-        if texts is None:
-            half = None if limit is None else limit // 2
-            asked = verification.random_texts(reader.size, specials, count, half, self.recipe.seed)
-        else:
-            asked = [ids[: verification.LONGEST] for ids in reader.encode_all(texts)]
+        self._must_read_alike("verify")
+        specials = self.tokenizer.specials
+        asked = self._random_texts(count) if texts is None else self._texts_to_verify(texts, language)
         if len(asked) < 2:
             raise UsageError(f"verify: needs at least 2 texts, so that there are neighbours, but has {len(asked)}.")
         allowed = verification.tolerance(self.network) if tolerance is None else tolerance
         if self.network.reads_source:
             sources = [[*ids, specials.end] for ids in asked]
-            yield from verification.verify_translator(self.network, specials, self.recipe.search, sources, allowed)
-        else:
-            yield from verification.verify_generator(self.network, specials, asked, allowed)
+            return verification.verify_translator(self.network, specials, self.recipe.search, sources, allowed)
+        return verification.verify_generator(self.network, specials, asked, allowed)
+
+    def _random_texts(self, count: int) -> list[list[int]]:
+        reader = self.tokenizer.source if self.network.reads_source else self.tokenizer
+        half = None if self._translator.limit is None else self._translator.limit // 2
+        return verification.random_texts(reader.size, self.tokenizer.specials, count, half, self.recipe.seed)
+
+    def _texts_to_verify(self, texts: Sequence[str], language: str | None) -> list[list[int]]:
+        _must_be_texts("verify", texts)
+        if not self.network.reads_source:
+            return self.tokenizer.encode_all(texts)
+        units = self._translator.units(texts, self.recipe.search, Options(language=language))
+        return [unit.ids[:-1] for unit in units]
 
     def evaluate(
         self, sources: Sequence[str], references: Sequence[str], scoring: Scoring | None = None, examples: int = 3
     ) -> Report:
         """Translate `sources` and compare the result with `references`: figures, lengths, best and worst lines."""
-        lines = Lines(self.translate(sources), [references])
-        probable = likelihood(self.network, self.tokenizer, sources, references)
+        _must_be_pairs("evaluate", sources, references)
+        # What is scored is what would stand in a file.
+        lines = Lines([one_line(text) for text in self.translate(sources)], [references])
+        probable = likelihood(self.network, self.tokenizer, sources, references, read=self._read)
         return report(sources, lines, scoring or Scoring(), probable, examples=examples)
+
+    def _read(self, sources: Sequence[str]) -> Tokens:
+        return self._translator.read(sources, self._translator.encode(sources))
 
     def align(self, sources: Sequence[str], targets: Sequence[str], head: str | None = None) -> list[list[Link]]:
         """Which word of each target belongs to which of its source, by one attention (LAYER.HEAD) or the best."""
-        self._must_translate("align")
+        self.must_translate("align")
+        self._must_read_alike("align")
+        _must_be_pairs("align", sources, targets)
         attention = word_attention(self.network, self.tokenizer, sources, targets)
         name = head or choose(attention, sources, targets).name
         return [pair.links(name) for pair in attention]
@@ -199,7 +236,9 @@ class Model:
         """Translate `text` and take a picture of every attention."""
         if not text.strip():
             raise UsageError("look: the text must hold at least one word to look at, but is empty. Give a sentence.")
-        self._must_translate("look")
+        self.must_translate("look")
+        if isinstance(self.network, Ensemble):
+            raise UsageError("look: needs one model, but this is an ensemble. Look at its models one by one.")
         source = self._translator.encode([text], language)[0]
         tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
         best = find(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
@@ -215,17 +254,49 @@ class Model:
             )
         return Generator(self.network, self.tokenizer)
 
-    def _must_translate(self, what: str) -> None:
+    def must_translate(self, what: str) -> None:
+        """Raise UsageError for a language model, in the name of what was asked of it."""
         if not self.network.reads_source:
             raise UsageError(
                 f"{what}: needs a model that translates, but `{self.recipe.name}` is a language model of kind "
                 f"`{self.recipe.model.kind}`. Use `generate`."
             )
 
+    def _must_be_short(self, what: str, encoded: Sequence[Sequence[int]]) -> None:
+        """Texts that are read as one need room for themselves and their start or end."""
+        limit = self._translator.limit
+        for place, ids in enumerate(encoded):
+            if limit is not None and len(ids) >= limit:
+                reason = (
+                    f"must have less than {limit:,} tokens, which the model can read, but has {len(ids):,}. Split it."
+                )
+                raise TextError(place, reason, what)
 
-def _must_be_several(what: str, texts: Sequence[str]) -> None:
+    def _must_read_alike(self, what: str) -> None:
+        cuts = [reader.source.to_json() for reader in self._translator.readers]
+        if any(cut != cuts[0] for cut in cuts):
+            raise UsageError(
+                f"{what}: the models of an ensemble must cut sources alike, but these have different source "
+                "vocabularies. Ask each of them by itself."
+            )
+
+
+def _must_be_texts(what: str, texts: Sequence[str]) -> None:
     if isinstance(texts, str):
         raise UsageError(f"{what}: needs a list of texts, but has one, {texts[:40]!r}. Write [text].")
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UsageError(f"{what}: needs a list of texts, but number {number} is a {type(text).__name__}.")
+
+
+def _must_be_pairs(what: str, sources: Sequence[str], targets: Sequence[str]) -> None:
+    _must_be_texts(what, sources)
+    _must_be_texts(what, targets)
+    if len(sources) != len(targets):
+        raise UsageError(
+            f"{what}: needs one text on the other side for each source, but there are {len(sources):,} sources and "
+            f"{len(targets):,} others. Give two lists of one length."
+        )
 
 
 def load(path: str | Path, device: str = "auto", precision: Precision | Literal["auto"] = "auto") -> Model:

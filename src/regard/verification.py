@@ -24,8 +24,11 @@ import torch
 from torch import Tensor
 
 from regard.batch import IGNORED, Batch, Specials, Tokens
+from regard.decoding.fast import search as find
 from regard.decoding.sampling import SamplingSettings, sample
-from regard.decoding.search import SearchSettings, beam_search
+from regard.decoding.search import SearchSettings
+from regard.decoding.stepping import recorded
+from regard.layers.quantised import Int8Linear
 from regard.models.interface import SequenceModel
 
 Sentence = Sequence[int]
@@ -36,11 +39,10 @@ Ask = Callable[[Sequence[int], int], list[Answer]]
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
 COARSE = 0.1  # of half precision
-LONGEST = 24
-BATCH = 3
+LONGEST = 24  # of random texts
+BATCH = 3  # at most; of a few texts, half
 PADDED_BY = 5
 DRAWN = SamplingSettings(max_tokens=16)
-WHOLE = 1_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def random_texts(vocabulary: int, specials: Specials, count: int, longest: int |
 
 def tolerance(model: SequenceModel[Any]) -> float:
     """How far rounding may move a score, for the numbers this model computes with."""
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        return COARSE
     return TOLERANCE.get(next(model.parameters()).dtype, COARSE)
 
 
@@ -97,7 +101,7 @@ def verify_translator(
     def ask(numbers: Sequence[int], extra: int) -> list[Answer]:
         texts = [sources[number] for number in numbers]
         tokens = Tokens.padded(texts, specials.padding, max(map(len, texts)) + extra).to(device)
-        found = beam_search(model, tokens, specials, replace(search, nbest=1))
+        found = find(model, tokens, specials, replace(search, nbest=1))
         return [(best.tokens, best.score) for best, *_ in found]
 
     together = ask(range(len(sources)), 0)
@@ -111,6 +115,7 @@ def verify_generator(
     model: SequenceModel[Any], specials: Specials, prompts: Sequence[Sentence], allowed: float
 ) -> Iterator[Check]:
     """The checks of a language model, one after another, on what it draws after these prompts, each by its own seed."""
+    model = recorded(model)  # as it is used
 
     def ask(numbers: Sequence[int], _: int) -> list[Answer]:
         found = sample(model, [prompts[number] for number in numbers], specials, DRAWN, numbers)
@@ -118,9 +123,9 @@ def verify_generator(
 
     together = ask(range(len(prompts)), 0)
     yield from _company(ask, together, allowed)
-    texts = [
-        [*prompt, *answer[0]][: (model.context or WHOLE) - 1] for prompt, answer in zip(prompts, together, strict=True)
-    ]
+    texts = [[*prompt, *answer[0]] for prompt, answer in zip(prompts, together, strict=True)]
+    if model.context is not None:  # with the start token, so many can be read at once
+        texts = [text[: model.context - 1] for text in texts]
     yield from _steps(model, specials, texts, None, allowed)
 
 
@@ -130,9 +135,10 @@ def _company(ask: Ask, together: Sequence[Answer], allowed: float) -> Iterator[C
     yield _check("neighbours", "each text alone, and all together", together, alone, allowed)
     backwards = ask(numbers[::-1], 0)[::-1]
     yield _check("order", "forwards and backwards", together, backwards, allowed)
-    batches = [ask(numbers[first : first + BATCH], 0) for first in range(0, len(together), BATCH)]
+    size = min(BATCH, len(together) // 2)
+    batches = [ask(numbers[first : first + size], 0) for first in range(0, len(together), size)]
     several = [answer for batch in batches for answer in batch]
-    yield _check("batch size", f"batches of {len(together)} and of {BATCH}", together, several, allowed)
+    yield _check("batch size", f"batches of {len(together)} and of {size}", together, several, allowed)
 
 
 def _check(name: str, meaning: str, ones: Sequence[Answer], others: Sequence[Answer], allowed: float) -> Check:

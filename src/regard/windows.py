@@ -8,6 +8,10 @@ The answer to each window becomes a file of its own, in a folder beside the outp
 A process takes every n-th window. When all are there, the first process joins them into the output and removes the
 folder. So a broken run keeps what it has: windows that are there are not done again, by however many processes it goes
 on. Each part names the model, the settings and the lines it was made from; parts of another job are refused.
+
+What stays is one line beside the output, `.out.de.done`: which job made it from which file. A run that is to go on
+with an output that is whole can tell by it, and stop. A device or a pipe has nothing beside it, and takes each answer
+at once.
 """
 
 from __future__ import annotations
@@ -16,14 +20,15 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.errors import DataError, MissingError, UsageError
-from regard.files import write_file
+from regard.errors import DataError, UsageError
+from regard.files import destination, takes_all, write_file
 
 WINDOW = 2_000  # lines
 PAUSE = 0.2  # seconds between two looks at what other processes have done
@@ -45,15 +50,33 @@ class Share:
                 f"environment: RANK must be a number below WORLD_SIZE, but they are `{rank}` and `{world}`. "
                 "Start several processes with torchrun, or unset both."
             )
+        address, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        if int(world) > 1 and not (address and port.isdecimal()):
+            raise UsageError(
+                f"environment: {world} processes must be told in MASTER_ADDR and MASTER_PORT where to meet, but these "
+                f"are `{address}` and `{port}`. Start several processes with torchrun, or unset RANK and WORLD_SIZE."
+            )
         return cls(int(rank), int(world))
 
-    def wait_for_the_first(self) -> None:
-        """Go on when the first process has come here, too."""
-        if self.world > 1:
-            import torch.distributed as together  # not above: a help text needs no torch
+    def agree(self, decide: Callable[[], bool]) -> bool:
+        """What the first process decides; the others wait for it."""
+        if self.world == 1:
+            return decide()
+        import torch  # not above: a help text needs no torch
+        import torch.distributed as together
 
+        try:  # before anything is written: they may not find each other
             together.init_process_group("gloo", rank=self.rank, world_size=self.world)
-            together.barrier()
+        except (RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"environment: {self.world} processes must meet at MASTER_ADDR:MASTER_PORT, but do not ({error}). "
+                "Start all of them with torchrun."
+            ) from error
+        try:
+            answer = torch.tensor([self.rank == 0 and decide()])
+            together.broadcast(answer, src=0)
+            return bool(answer)
+        finally:
             together.destroy_process_group()
 
 
@@ -71,92 +94,131 @@ def work_through(
     share: Share,
     resume: bool,
     skip: Callable[[Sequence[str]], None],
+    source: Path | None = None,
 ) -> None:
     """Write what `work` answers to each window of `lines` into `out`, a line for each line.
 
     `job` tells runs apart that would answer differently. `skip` is called with windows that are not done
-    now: they are another process's, or were done before.
+    now: they are another process's, or were done before. `source` is the file of the lines, if there is one.
     """
-    parts = Parts(out, job)
-    if share.rank == 0:
-        parts.begin(resume)
-    share.wait_for_the_first()
-    count = 0
+    if takes_all(out):
+        _pour(lines, out, work, share, resume)
+        return
+    parts = Parts(destination(out), job, source)
+    if not share.agree(lambda: parts.begin(resume)):
+        if share.rank == 0:
+            print(
+                f"{out}: is whole already, made from the same file by the same job. Nothing was done.", file=sys.stderr
+            )
+        return
+    inputs = []
     for number, window in enumerate(windows(lines)):
-        count += 1
-        if number % share.world != share.rank or parts.holds(number, window):
+        inputs.append(digest(window))
+        # All look at every part that is there, so that all stop if one is not of this job.
+        if parts.holds(number, inputs[-1]) or number % share.world != share.rank:
             skip(window)
         else:
-            parts.write(number, window, work(window))
+            parts.write(number, inputs[-1], work(window))
     if share.rank == 0:
-        while not parts.complete(count):
-            time.sleep(PAUSE)
-        parts.join(count)
+        parts.wait(len(inputs))
+        parts.join(inputs)
+
+
+def _pour(
+    lines: Iterator[str], out: Path, work: Callable[[Sequence[str]], Sequence[str]], share: Share, resume: bool
+) -> None:
+    """Write each answer at once into what takes all and keeps no place for later."""
+    if resume or share.world > 1:
+        found = "this run is to go on with it" if resume else f"there are {share.world} processes"
+        raise UsageError(
+            f"{out}: a device or a pipe can only be written by one process from beginning to end, but {found}. "
+            "Name a file."
+        )
+    with out.open("wb") as stream:
+        for window in windows(lines):
+            stream.write(_text(work(window)))
+            stream.flush()
+
+
+def digest(window: Sequence[str]) -> str:
+    """What tells these lines from others."""
+    return hashlib.sha256("\n".join(window).encode()).hexdigest()
 
 
 class Parts:
     """The finished windows of an output that is not whole yet."""
 
-    def __init__(self, out: Path, job: str) -> None:
-        self.out, self.job, self.folder = out, job, out.with_name(f".{out.name}.parts")
+    def __init__(self, out: Path, job: str, source: Path | None = None) -> None:
+        self.out, self.job, self.read = out, job, _stamp(source)
+        self.folder, self.record = (out.with_name(f".{out.name}.{what}") for what in ("parts", "done"))
 
-    def begin(self, resume: bool) -> None:
-        """Make the folder; if it is there already, only go on if that is asked for."""
-        if self.out.is_dir():
-            raise UsageError(f"{self.out}: must be a file to write, but is a folder. Name a file inside it.")
-        if not self.out.parent.is_dir():
-            raise MissingError(
-                f"{self.out}: must be in a folder that is there, but {self.out.parent} is not. Make it first."
-            )
+    def begin(self, resume: bool) -> bool:
+        """Make the folder; if it is there already, only go on if that is asked for. Whether there is work to do."""
         if self.folder.is_dir() and not resume:
             raise UsageError(
                 f"{self.out}: a run that broke off left {len(list(self.folder.iterdir())):,} parts of it in "
                 f"{self.folder}. Go on with --resume, or remove that folder to begin anew."
             )
+        if resume and not self.folder.is_dir() and self._is_whole():
+            return False
         self.folder.mkdir(exist_ok=True)
+        return True
 
-    def holds(self, number: int, window: Sequence[str]) -> bool:
-        """Whether this window was done before; raises if it was done by another job."""
+    def holds(self, number: int, read: str) -> bool:
+        """Whether the window of which `read` is the digest was done before; raises if it was done by another job."""
         place = self._place(number)
         if not place.is_file():
             return False
-        found, wanted = self._head(place), self._describe(window)
-        for what, name in (("job", "model and settings"), ("input", "lines of text")):
-            if found.get(what) != wanted[what]:
+        found = self._head(place)
+        for what, wanted, name in (("job", self.job, "model and settings"), ("input", read, "lines of text")):
+            if found.get(what) != wanted:
                 raise UsageError(
                     f"{self.out}: a run must go on with the {name} it began with, but part {number:,} was made with "
                     f"others. Use the same again, or remove {self.folder} to begin anew."
                 )
         return True
 
-    def write(self, number: int, window: Sequence[str], answers: Sequence[str]) -> None:
-        """Keep the answers to a window."""
-        head = json.dumps(self._describe(window))
-        write_file(self._place(number), "".join(f"{line}\n" for line in (head, *answers)))
+    def write(self, number: int, read: str, answers: Sequence[str]) -> None:
+        """Keep the answers to the window of which `read` is the digest."""
+        head = json.dumps({"job": self.job, "input": read})
+        write_file(self._place(number), _text([head, *answers]))
 
-    def complete(self, count: int) -> bool:
-        """Whether all windows are there, whoever did them."""
-        return all(self._place(number).is_file() for number in range(count))
+    def wait(self, count: int) -> None:
+        """Go on when so many windows are there, whoever did them."""
+        for number in range(count):
+            while not self._place(number).is_file():
+                time.sleep(PAUSE)
 
-    def join(self, count: int) -> None:
-        """Make the output from its parts and remove them."""
+    def join(self, inputs: Sequence[str]) -> None:
+        """Make the output from its parts, one for each digest, and remove them."""
+        for number, read in enumerate(inputs):
+            # Another process may have been started with other settings.
+            self.holds(number, read)
         beside = self.out.with_name(f".{self.out.name}.writing")
         with beside.open("wb") as whole:
-            for number in range(count):
+            for number in range(len(inputs)):
                 with self._place(number).open("rb") as part:
                     part.readline()
                     shutil.copyfileobj(part, whole)
             whole.flush()
             os.fsync(whole.fileno())
         beside.replace(self.out)
+        if self.read is not None:
+            write_file(self.record, json.dumps(self._finished()) + "\n")
         shutil.rmtree(self.folder)
+
+    def _finished(self) -> dict[str, object]:
+        """What is written down of a whole output. Sizes and times tell files apart, as for `make`."""
+        return {"job": self.job, "input": self.read, "output": _stamp(self.out)}
+
+    def _is_whole(self) -> bool:
+        """Whether this job made the output, from the file as it is now."""
+        if self.read is None or not (self.out.is_file() and self.record.is_file()):
+            return False
+        return self.record.read_text(encoding="utf-8") == json.dumps(self._finished()) + "\n"
 
     def _place(self, number: int) -> Path:
         return self.folder / f"{number:08d}"
-
-    def _describe(self, window: Sequence[str]) -> dict[str, object]:
-        text = hashlib.sha256("\n".join(window).encode()).hexdigest()
-        return {"job": self.job, "input": text, "lines": len(window)}
 
     def _head(self, place: Path) -> dict[str, object]:
         with place.open("rb") as part:
@@ -166,3 +228,15 @@ class Parts:
                 raise DataError(
                     f"{place}: must begin with a line of JSON, but does not. Remove {self.folder} to begin anew."
                 ) from error
+
+
+def _text(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _stamp(file: Path | None) -> list[int] | None:
+    """What tells a file from its earlier and later selves; None where there is none."""
+    if file is None or not file.is_file():
+        return None
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns]

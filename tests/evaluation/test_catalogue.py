@@ -86,3 +86,21 @@ def test_an_unknown_tokenizer_is_named() -> None:
 )
 def test_names_tell_languages(name: str, language: str | None) -> None:
     assert language_of(Path(name)) == language
+
+
+def test_a_language_is_known_by_its_code_and_the_signature_names_its_rules() -> None:
+    with pytest.raises(UsageError, match=r"`language` must be a code out of ar, .*, but is `German`"):
+        Scoring(language="German")
+    rules = {code: next(tally.signature for tally in tallies(LINES, Scoring(language=code)) if tally.name ==
+                        "BLEU tokenised") for code in ("de", "es", "it")}  # fmt: skip
+    assert "tok:like-moses-de|" in rules["de"]
+    assert "tok:like-moses-it|" in rules["it"]  # its apostrophes
+    assert "tok:like-moses-other|" in rules["es"]
+
+
+def test_lowercase_is_told_by_every_signature_it_changes() -> None:
+    upper, lower = Lines(["Ein Haus am See im Wald"], [["ein haus am see im wald"]]), Scoring(lowercase=True)
+    assert {tally.name: round(tally.score().value) for tally in tallies(upper, lower)} == {
+        **{tally.name: 100 for tally in tallies(upper, lower)}, "exact match": 0, "TER": 0,
+    }  # fmt: skip
+    assert "case:lc" in tallies(upper, Scoring())[-1].signature  # TER

@@ -97,7 +97,13 @@ def test_files_are_known_by_their_checksum(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "name", "warned"),
-    [(2, "newstest2014.de", True), (2, "other.de", False), (4, "other.de", True), (5, "newstest2014.de", False)],
+    [
+        (2, "newstest2014.de", True),
+        (2, "other.de", False),
+        (4, "other.de", True),
+        (5, "newstest2014.de", True),
+        (5, "other.de", False),
+    ],
 )
 def test_the_two_versions_of_newstest2014_are_told_apart(
     lines: int, name: str, warned: bool, monkeypatch: pytest.MonkeyPatch

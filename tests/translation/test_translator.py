@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.models.transformer import Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from regard.translation import risk
-from regard.translation.translator import Options, Translator, Wishes
+from regard.translation.translator import Options, TextError, Translator, Wishes
 
 SEARCH = SearchSettings(beam=2, extra_length=4)
 LINES = ["one two three. Four five, six seven", "eins zwei drei. vier fünf, sechs sieben"]
@@ -101,8 +101,31 @@ def test_a_split_text_begins_once_and_cannot_be_asked_for_words() -> None:
     assert "split" in found[0].flags
     assert found[0].text.startswith("zwei drei")
     assert found[0].text.count("zwei drei") == 1
-    with pytest.raises(UsageError, match="must be short enough to be translated as one, but one has to be split"):
-        model.translations([text], SEARCH, Options(longest=7, wishes=Wishes(required=("vier",))))
+    with pytest.raises(TextError, match=r"text 2: .* must be short enough .*, but has to be split, after 'one two"):
+        model.translations(["one", text], SEARCH, Options(longest=7, wishes=Wishes(required=("vier",))))
+
+
+def test_words_are_refused_in_words() -> None:
+    model = translator()
+    for wishes in (Wishes(prefix="eins ж"), Wishes(banned=("ж",)), Wishes(required=("eins", "ж"))):
+        with pytest.raises(UsageError, match=r"must be in the model's vocabulary, but `.*ж` is not"):
+            model.translations(["one"], SEARCH, Options(wishes=wishes))
+    with pytest.raises(UsageError, match="must not hold a banned one, but `eins zwei` holds `zwei`"):
+        model.translations(["one"], SEARCH, Options(wishes=Wishes(banned=("zwei",), required=("eins zwei",))))
+    many = Options(wishes=Wishes(required=("eins", "zwei", "drei", "sieben")))
+    with pytest.raises(TextError, match=r"text 2: the wished beginning and words must fit into . tokens, but have"):
+        model.translations(["one two three. Four five, six seven", "one"], replace(SEARCH, extra_length=0), many)
+    once = replace(SEARCH, no_repeat=1)
+    with pytest.raises(TextError, match=r"text 2: some translation of 'one' must keep to all that is asked for"):
+        model.translations(["", "one"], once, Options(wishes=Wishes(required=("eins eins",))))
+
+
+def test_the_longest_text_that_is_not_split_has_as_many_tokens_as_is_said() -> None:
+    model = translator()
+    text = "one two three. Four five six."
+    tokens = len(model.tokenizer.source.encode(text))
+    flags = [model.translations([text], SEARCH, Options(longest=size))[0][0].flags for size in (tokens, tokens - 1)]
+    assert ["split" in some for some in flags] == [False, True]
 
 
 def test_a_translation_that_met_its_limit_says_so() -> None:
@@ -137,6 +160,36 @@ def test_what_is_drawn_is_the_same_in_any_company() -> None:
         assert [each.score for each in found] == pytest.approx([each.score for each in alone])
         assert found[0].score >= found[-1].score
         assert all(len(each.tokens) <= len(each.source_tokens) + 1 + 50 for each in found)
+
+
+def test_a_draw_is_cut_by_its_own_limit_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, search = translator(), SearchSettings(beam=1, extra_length=0)
+    texts = ["one", "Four five, six seven one two three"]
+    together = model.translations(texts, search, Options(samples=1))
+    alone = [model.translations([text], search, Options(samples=1))[0] for text in texts]
+    assert [found[0].cut for found in together] == [found[0].cut for found in alone]
+    limit = len(model.encode(["one"])[0])
+
+    def draw(*_: object, **__: object) -> list[Sample]:
+        return [Sample((Drawn(9, -1.0),) * limit, "end")] * 2
+
+    monkeypatch.setattr(risk, "sample", draw)  # as long as the first may get, and it ended by itself
+    assert [found[0].cut for found in model.translations(texts, search, Options(samples=1))] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        (SearchSettings(no_repeat=2), "`no_repeat` must be left out with `samples`, but is 2"),
+        (SearchSettings(min_length=2), "`min_length` must be left out"),
+        (SearchSettings(groups=2), "`groups` must be left out"),
+        (SearchSettings(coverage=0.2), "`coverage` must be left out"),
+        (SearchSettings(nbest=4), r"`nbest` must be at most `samples` \(3\), but is 4"),
+    ],
+)
+def test_what_drawing_cannot_keep_to_is_refused(search: SearchSettings, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        translator().translations(["one"], search, Options(samples=3))
 
 
 def test_the_text_most_like_the_others_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +236,7 @@ def test_a_source_asks_for_its_target_language() -> None:
         torch.manual_seed(1)
         model = Translator(Transformer(SETTINGS, tokenizer.size).eval(), tokenizer)
     found = {
-        language: model.translations(["one two three. Four five six."], SEARCH, Options(longest=9, language=language))[
+        language: model.translations(["one two three. Four five six."], SEARCH, Options(longest=8, language=language))[
             0
         ]
         for language in ("de", "fr")

@@ -62,6 +62,7 @@ for command in (
     generating.generate,
     scoring.evaluate,
     scoring.compare,
+    scoring.score,
     scoring.align,
     looking.view,
     looking.inspect,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +26,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, made for progr
 Beam = Annotated[int | None, typer.Option(help="Beams to search with; 1 is greedy.", show_default="the model's recipe")]
 Alpha = Annotated[
     float | None,
-    typer.Option(help="Length penalty ((5+length)/6)^alpha; 0 is neutral, more favours longer.",
+    typer.Option(help="Exponent of the length penalty; 0 is neutral, more favours longer.",
                  show_default="the model's recipe"),
 ]  # fmt: skip
 
 
+Penalty = Annotated[
+    str | None,
+    typer.Option(help="What alpha is the exponent of: gnmt, (5+length)/6; length; or none.",
+                 show_default="the model's recipe"),
+]  # fmt: skip
+Coverage = Annotated[
+    float | None,
+    typer.Option(help="How much to mind source words nobody looked at; 0 is neutral.",
+                 show_default="the model's recipe"),
+]  # fmt: skip
+ExtraLength = Annotated[
+    int | None,
+    typer.Option(help="How many tokens longer than its source a translation may get.",
+                 show_default="the model's recipe"),
+]  # fmt: skip
+TargetLanguage = Annotated[
+    str | None, typer.Option("--to", help="The target language, for a model that knows several.", show_default=False)
+]
 Precision = Annotated[
     str, typer.Option(help="Numbers to compute with: fp32, bf16 on a GPU, int8 on a CPU; auto is fp32.")
 ]
@@ -48,30 +68,60 @@ def load_model(folder: Path, precision: str = "auto") -> Model:
     return load(folder, device, cast("precisions.Precision", precision))
 
 
-def search_settings(
-    default: SearchSettings,
-    beam: int | None = None,
-    alpha: float | None = None,
-    nbest: int = 1,
-    min_length: int | None = None,
-    no_repeat: int | None = None,
-    groups: int | None = None,
-) -> SearchSettings:
-    """The model's own way to search, changed by what the command line says."""
-    from dataclasses import replace
+# What settings are called on the command line, where that is not their name with two hyphens before it.
+_CALLED = {"groups": "--diverse", "samples": "--mbr", "wishes": "--prefix, --ban and --require"}
+_SETTINGS = ("beam", "penalty", "alpha", "coverage", "extra_length", "min_length", "nbest", "no_repeat", "diversity",
+             "longest", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "tokenize",
+             "language")  # fmt: skip
+
+
+@contextmanager
+def making_settings(what: str) -> Iterator[None]:
+    """Settings that cannot be are the user's mistake, named in the words of whoever typed options."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{what}: {with_options(str(error))}.") from error
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Errors in the words of whoever typed options."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(with_options(str(error))) from error
+
+
+@contextmanager
+def naming_lines(file: str, before: int) -> Iterator[None]:
+    """Errors about one text of some name the line it is on; so many lines of the file came before them."""
+    from regard.translation.translator import TextError
 
     try:
-        return replace(
-            default,
-            beam=default.beam if beam is None else beam,
-            alpha=default.alpha if alpha is None else alpha,
-            nbest=nbest,
-            min_length=default.min_length if min_length is None else min_length,
-            no_repeat=default.no_repeat if no_repeat is None else no_repeat,
-            groups=default.groups if groups is None else groups,
-        )
-    except ValueError as error:
-        raise UsageError(f"search: {error}.") from error
+        yield
+    except TextError as error:
+        raise UsageError(f"{file}, line {before + error.place + 1:,}: {error.reason}") from error
+
+
+def with_options(message: str) -> str:
+    """A message with the options that settings come from: --no-repeat, not `no_repeat`."""
+    names = {**{name: f"--{name.replace('_', '-')}" for name in _SETTINGS}, **_CALLED}
+    return re.sub(r"`(\w+)`", lambda found: names.get(found[1], found[0]), message)
+
+
+def search_settings(default: SearchSettings, changes: Mapping[str, object]) -> SearchSettings:
+    """The model's own way to search, changed by what the command line says; None changes nothing."""
+    from dataclasses import replace
+    from typing import Any, get_args
+
+    from regard.decoding.penalties import Penalty
+
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    if given.get("penalty", "none") not in (known := get_args(Penalty)):
+        raise UsageError(f"search: --penalty must be one of: {', '.join(known)}; but is `{given['penalty']}`.")
+    with making_settings("search"):
+        return replace(default, **given)
 
 
 class Progress:
@@ -84,6 +134,7 @@ class Progress:
         self._status, self._size, self._quiet = StatusLine(), size, quiet
         self._begin = time.monotonic()
         self._lines = self._tokens = 0
+        self.before = self._next = 0  # lines before this window, and before the next one
         self._behind = self._skipped = 0  # bytes of windows behind us, and of those that cost no time
         self._window, self._window_lines, self._window_done = 0, 1, 0
 
@@ -96,11 +147,13 @@ class Progress:
     def window(self, lines: Sequence[str]) -> None:
         """These lines come next."""
         self._behind += self._window
+        self.before, self._next = self._next, self._next + len(lines)
         self._window, self._window_lines, self._window_done = _bytes(lines), len(lines), 0
 
     def skip(self, lines: Sequence[str]) -> None:
         """These lines need not be done."""
         self._behind += _bytes(lines)
+        self._next += len(lines)
         self._skipped += _bytes(lines)
 
     def add(self, lines: int, tokens: int = 0) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, load_model
+from regard.cli.common import AsJson, ModelFolder, Precision, load_model, making_settings
 from regard.errors import UsageError
 from regard.windows import windows
 
@@ -48,7 +48,7 @@ def generate(
     if stream and as_json:
         raise UsageError("generate: --stream prints text and --json whole objects, but both are given. Choose one.")
     if count < 1:
-        raise UsageError(f"generate: `count` must be at least 1, but is {count}. Ask for more.")
+        raise UsageError(f"generate: --count must be at least 1, but is {count}. Ask for more.")
     loaded = load_model(model, precision)
     sampling = _sampling(
         temperature, top_k, top_p, min_p, repetition_penalty, max_tokens, ALTERNATIVES if as_json else 0
@@ -71,10 +71,8 @@ def _sampling(
 ) -> SamplingSettings:
     from regard.decoding.sampling import SamplingSettings
 
-    try:
+    with making_settings("generate"):
         return SamplingSettings(temperature, top_k, top_p, min_p, penalty, most, alternatives)
-    except ValueError as error:
-        raise UsageError(f"generate: {error}.") from error
 
 
 def _prompts(prompt: str | None) -> Iterator[list[str]]:

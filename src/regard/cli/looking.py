@@ -58,9 +58,13 @@ def reproduce(
     """Compute and measure a table of the paper: table1 compares layer types by cost and by path length."""
     if name != "table1":
         raise UsageError(f"regard reproduce: NAME must be one of: table1; but is `{name}`. Choose one that exists.")
+    if out.suffix != ".svg":
+        raise UsageError(f"{out}: the curves are SVG, so the name must end in .svg, but ends in `{out.suffix}`.")
     from regard.experiment import choose_device
-    from regard.files import write_file
+    from regard.files import destination, write_file
     from regard.reproduce import table1
+
+    destination(out)  # half a minute of measuring should not end at a folder that is not there
 
     found = table1.reproduce(choose_device("auto"), width, table1.read_lengths(lengths) if lengths else None)
     print(found.to_text())

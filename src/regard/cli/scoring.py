@@ -1,4 +1,4 @@
-"""`regard evaluate`, `compare` and `align`."""
+"""`regard evaluate`, `compare`, `score` and `align`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Precision, Progress, load_model, search_settings
-from regard.errors import DataError, MissingError, UsageError
+from regard.cli.common import (
+    Alpha,
+    AsJson,
+    Beam,
+    Coverage,
+    ExtraLength,
+    ModelFolder,
+    Penalty,
+    Precision,
+    Progress,
+    TargetLanguage,
+    load_model,
+    naming_lines,
+    naming_options,
+    search_settings,
+)
+from regard.errors import DataError, UsageError
 from regard.status import StatusLine
 
 if TYPE_CHECKING:
@@ -24,12 +39,15 @@ if TYPE_CHECKING:
     from regard.evaluation.significance import Difference
 
 ALIGNED_AT_A_TIME = 1_000  # pairs; the first so many decide which attention to align with
+SCORED_AT_A_TIME = 2_000  # lines
 
 Tokenizer = Annotated[
     str | None,
     typer.Option("--tokenize", help="How BLEU cuts text: 13a, intl, char, zh or none.", show_default="by the script"),
 ]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case in every score but exact match.")]
+Lowercase = Annotated[
+    bool, typer.Option("--lowercase", help="Ignore case in BLEU and chrF; TER always does, exact match never.")
+]
 Language = Annotated[
     str | None,
     typer.Option(help="The target's language, as de.", show_default="by the reference's name or the recipe"),
@@ -49,6 +67,9 @@ def evaluate(
     reference: References = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    penalty: Penalty = None,
+    coverage: Coverage = None,
+    extra_length: ExtraLength = None,
     tokenize: Tokenizer = None,
     lowercase: Lowercase = False,
     language: Language = None,
@@ -61,20 +82,21 @@ def evaluate(
     from regard.evaluation.metrics import Lines
     from regard.evaluation.report import TestSet
     from regard.evaluation.report import evaluate as report
-    from regard.files import write_file
+    from regard.files import destination, write_file
+    from regard.translation.translator import one_line
 
     if (source is None) == bool(reference):
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
-    if out is not None and not out.parent.is_dir():  # now, not after an hour of translating
-        raise MissingError(f"{out}: there is no folder {out.parent} to write it to. Make it first.")
+    if out is not None:
+        destination(out)  # a mistake is found now, not after an hour of translating
     loaded = load_model(model, precision)
     sources, references = _test_set(loaded, model, source, reference or [])
     scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []))
-    search = search_settings(loaded.recipe.search, beam, alpha, nbest=1)
-    with Progress() as progress:
+    changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "extra_length": extra_length}
+    search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
+    with naming_options(), Progress() as progress:
         found = loaded.translations(sources, search, progress.add)
-    # What is scored is what stands in the file: a model of bytes may write a line end inside a line.
-    hypotheses = [" ".join(best.text.replace("\r", "\n").split("\n")) for best, *_ in found]
+    hypotheses = [one_line(best.text) for best, *_ in found]  # what is scored is what stands in the file
     if out is not None:
         write_file(out, "".join(f"{text}\n" for text in hypotheses))
     with _counting() as counting:
@@ -120,6 +142,44 @@ def compare(
     print(f"\n{words}")
 
 
+def score(
+    model: ModelFolder,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Sentences, one a line; for a language model, the texts.")
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="TARGET", help="Their translations, line by line.", show_default="none")
+    ] = None,
+    to: TargetLanguage = None,
+    precision: Precision = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Print how likely the model finds given translations, or texts: log-probability of each line, and a token."""
+    from regard.data.corpus import read_lines
+
+    loaded = load_model(model, precision)
+    if loaded.network.reads_source != (target is not None):
+        rule, fix = (
+            ("a model that translates needs SOURCE and TARGET", "Give both files")
+            if loaded.network.reads_source
+            else ("a language model needs one file, of texts", "Give that one alone")
+        )
+        raise UsageError(f"score: {rule}, but there {'is one file' if target is None else 'are two'}. {fix}.")
+    sources, texts = (None, read_lines(source)) if target is None else _equally_long([source, target])
+    end = loaded.tokenizer.labels([loaded.tokenizer.specials.end])
+    with Progress() as progress:
+        for first in range(0, len(texts), SCORED_AT_A_TIME):
+            some = slice(first, first + SCORED_AT_A_TIME)
+            with naming_lines(str(target or source), first):
+                found = loaded.score(texts[some], None if sources is None else sources[some], to)
+            for scored in found:
+                total, each = scored.log_probability, scored.log_probabilities
+                tokens = [*loaded.tokenizer.labels(scored.tokens), *end]
+                whole = {"logprob": total, "tokens": tokens, "logprobs": each}
+                print(json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}")
+            progress.add(len(found), sum(len(scored.log_probabilities) for scored in found))
+
+
 def align(
     model: ModelFolder,
     source: Annotated[Path, typer.Argument(help="Sentences, one a line.", show_default=False)],
@@ -137,9 +197,10 @@ def align(
     from regard.evaluation.alignment import choose, quality, to_pharaoh, word_attention
 
     loaded = load_model(model)
+    loaded.must_translate("align")
     pairs = read_pairs(source, target)
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    wanted = None if gold is None else _gold(gold, len(pairs), source)
+    wanted = None if gold is None else _gold(gold, source, sources, targets)
     kept = []
     with Progress() as progress:
         for first in range(0, len(pairs), ALIGNED_AT_A_TIME):
@@ -193,21 +254,22 @@ def _scoring(tokenize: str | None, lowercase: bool, language: str | None) -> Sco
 
     from regard.evaluation.catalogue import Scoring, Tokenize
 
-    return Scoring(cast("Tokenize | None", tokenize), lowercase, language)
+    with naming_options():
+        return Scoring(cast("Tokenize | None", tokenize), lowercase, language)
 
 
 def _language(loaded: Model, reference: Sequence[Path]) -> str | None:
     """The target's language, as far as names tell."""
     from regard.data.corpus import Files
     from regard.data.generated import Generated
-    from regard.evaluation.catalogue import language_of
+    from regard.evaluation.catalogue import code_of, language_of
 
     data = loaded.recipe.data
     told = data.target_language if isinstance(data, Files) else data.target if isinstance(data, Generated) else None
     named = [language_of(file) for file in reference] or [
         language_of(Path(data.test_target)) if isinstance(data, Files) and data.test_target else None
     ]
-    return named[0] or told
+    return named[0] or code_of(told or "")
 
 
 def _likelihood(
@@ -222,17 +284,26 @@ def _likelihood(
         return None, [f"there is no perplexity: {error}"]
 
 
-def _gold(file: Path, pairs: int, source: Path) -> list[Gold]:
+def _gold(file: Path, source: Path, sources: Sequence[str], targets: Sequence[str]) -> list[Gold]:
     from regard.data.corpus import read_lines
     from regard.evaluation.alignment import read_pharaoh
 
     lines = read_lines(file)
-    if len(lines) != pairs:
+    if len(lines) != len(sources):
         raise DataError(
-            f"{file} and {source}: both must have the same number of lines, but have {len(lines):,} and {pairs:,}. "
-            "An empty line is a pair without links."
+            f"{file} and {source}: both must have the same number of lines, but have {len(lines):,} and "
+            f"{len(sources):,}. An empty line is a pair without links."
         )
-    return [read_pharaoh(line, f"{file}, line {number}") for number, line in enumerate(lines, 1)]
+    gold = [read_pharaoh(line, f"{file}, line {number}") for number, line in enumerate(lines, 1)]
+    for number, (found, *texts) in enumerate(zip(gold, sources, targets, strict=True), 1):
+        read, written = (len(text.split()) for text in texts)
+        for i, j in sorted(found.possible):
+            if i >= read or j >= written:
+                raise DataError(
+                    f"{file}, line {number}: links must be between words that are there, counted from 0, but {i}-{j} "
+                    f"is not: there are {read} words on the source side and {written} on the target side."
+                )
+    return gold
 
 
 def _in_words(difference: Difference) -> str:

@@ -38,7 +38,9 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, as training.steps=500.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Sentences to translate from, one a line.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Sentences to translate from, one a line, or both sides in a .tsv or .jsonl.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Their translations, line by line.")] = None,
     out: Annotated[Path | None, typer.Option(help="The model folder to write.", show_default="runs/NAME")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
@@ -60,7 +62,7 @@ def train(
     outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
     verb = "generate" if found.data.kind == "text" else "translate"
-    if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+    if _speaks():
         print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}", file=sys.stderr)
 
 
@@ -81,31 +83,39 @@ class _Asked:
         resume: bool,
     ) -> _Asked:  # fmt: skip
         """Sort the arguments: what has no = in it is a recipe."""
+        from regard.data.formats import format_by_name
         from regard.settings.tree import text_of
 
         arguments = [recipe, *overrides] if recipe is not None else []
         names = [argument for argument in arguments if "=" not in argument]
         if len(names) > 1:
             raise UsageError(f"train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
-        if (source is None) != (target is None):
-            raise UsageError("train: --source and --target must be given together, but one is missing. Give both.")
+        if target is None and source is not None and format_by_name(source) is None:
+            raise UsageError(
+                f"train: --source and --target must be given together, but --target is missing and {source} does not "
+                "end in .tsv or .jsonl, as a file with both sides would. Give both, or rename it."
+            )
+        if source is None and target is not None:
+            raise UsageError("train: --source and --target must be given together, but --source is missing. Give both.")
         if resume and (out is None or names):
             raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
         if not resume and not names and source is None:
             raise UsageError("train: needs a recipe or --source and --target. See: regard train --help")
-        data, typed = [], []
-        if source is not None and target is not None:
-            data = [f"data={{kind='files', source={text_of(source)}, target={text_of(target)}}}"]
-            typed = ["--source", quote(source), "--target", quote(target)]
+        sides = {name: place for name, place in (("source", source), ("target", target)) if place is not None}
+        keys = "".join(f", {name}={text_of(place)}" for name, place in sides.items())
+        data = [f"data={{kind='files'{keys}}}"] if sides else []
+        typed = [word for name, place in sides.items() for word in (f"--{name}", quote(place))]
         changes = [argument for argument in arguments if "=" in argument]
         return cls(names[0] if names else None, changes, data, typed, out if resume else None)
 
     def recipe(self) -> Recipe:
         """The recipe; one that was chosen here is told first."""
+        from regard.training.team import world_size
+
         known = self.given()
         if known is not None:
             return known
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if world_size() > 1:
             raise UsageError(
                 "train: several processes must be given one recipe, but none was. Let `regard train --source … "
                 "--target … --plan` choose one, and use the command it prints."
@@ -159,6 +169,17 @@ def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
 
 def _exit_if_stopped(signal: str | None, out: Path) -> None:
     """Say how to go on after a signal, and leave with the code shells expect of it."""
-    if signal is not None:
-        print(f"Go on with: regard train --resume --out {quote(str(out))}", file=sys.stderr)
-        raise typer.Exit(STOPPED_BY[signal])
+    from regard.training.team import world_size
+
+    if signal is None:
+        return
+    if _speaks():
+        # The recipe and its changes are in the folder, so these are all the arguments, for one process or for several.
+        how = "with: regard train" if world_size() == 1 else "with the same torchrun command, and after `train` only:"
+        print(f"Go on {how} --resume --out {quote(str(out))}", file=sys.stderr)
+    raise typer.Exit(STOPPED_BY[signal])
+
+
+def _speaks() -> bool:
+    """Of several processes one speaks."""
+    return os.environ.get("RANK", "0") == "0"

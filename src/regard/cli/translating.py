@@ -5,20 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import Alpha, AsJson, Beam, ModelFolder, Precision, Progress, load_model, search_settings
+from regard.cli.common import (
+    Alpha,
+    AsJson,
+    Beam,
+    Coverage,
+    ExtraLength,
+    ModelFolder,
+    Penalty,
+    Precision,
+    Progress,
+    TargetLanguage,
+    load_model,
+    making_settings,
+    naming_lines,
+    naming_options,
+    search_settings,
+    with_options,
+)
 from regard.errors import UsageError
 from regard.windows import Share, windows, work_through
 
 if TYPE_CHECKING:
     from regard.api import Model, Options, Translation
     from regard.decoding.ensemble import Average
+    from regard.decoding.search import SearchSettings
 
 STDIN = "-"
 AVERAGES: dict[str, Average] = {"logprob": "log", "prob": "probability"}
@@ -38,8 +56,9 @@ Diverse = Annotated[
     typer.Option(help="Let the beams choose in so many groups that avoid each other.",
                  show_default="the model's recipe"),
 ]  # fmt: skip
-Language = Annotated[
-    str | None, typer.Option(help="The target language, for a model that knows several.", show_default=False)
+Diversity = Annotated[
+    float | None,
+    typer.Option(help="How much these groups avoid each other, in log-probability.", show_default="the model's recipe"),
 ]
 Samples = Annotated[
     int, typer.Option(help="Draw so many translations and take the one most like the others; 0 searches.")
@@ -63,8 +82,11 @@ def translate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Text to translate; - is stdin.")] = STDIN,
     beam: Beam = None,
     alpha: Alpha = None,
+    penalty: Penalty = None,
+    coverage: Coverage = None,
+    extra_length: ExtraLength = None,
     nbest: Annotated[int, typer.Option(help="Translations a line, each on a line of its own.")] = 1,
-    to: Language = None,
+    to: TargetLanguage = None,
     longest: Longest = None,
     prefix: Prefix = "",
     ban: Banned = None,
@@ -72,6 +94,7 @@ def translate(
     min_length: MinLength = None,
     no_repeat: NoRepeat = None,
     diverse: Diverse = None,
+    diversity: Diversity = None,
     mbr: Samples = 0,
     others: Others = None,
     ensemble: Ensemble = "logprob",
@@ -83,26 +106,53 @@ def translate(
     """Translate line by line: as many lines come out as went in."""
     share = Share.of_this_process()
     _check_where(file, out, resume, share)
+    with making_settings("translate"):
+        options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
     folders = [model, *(others or [])]
     loaded = _load(folders, ensemble, precision)
-    search = search_settings(loaded.recipe.search, beam, alpha, nbest, min_length, no_repeat, diverse)
-    options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
+    changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
+               "no_repeat": no_repeat, "groups": diverse, "diversity": diversity}  # fmt: skip
+    if mbr:
+        search = _drawing(loaded.recipe.search, changes, extra_length, nbest, mbr)
+    else:
+        search = search_settings(loaded.recipe.search, {**changes, "extra_length": extra_length, "nbest": nbest})
 
     def answer(lines: Sequence[str]) -> list[str]:
         progress.window(lines)
-        found = loaded.translations(lines, search, progress.add, options)
+        with naming_lines("stdin" if file == STDIN else file, progress.before):
+            found = loaded.translations(lines, search, progress.add, options)
         return [_as_json(translations) if as_json else _as_lines(translations, nbest) for translations in found]
 
-    with _lines(file) as (lines, size), Progress(size, quiet=share.rank > 0) as progress:
+    with naming_options(), _lines(file) as (lines, size), Progress(size, quiet=share.rank > 0) as progress:
         if out is None:
             _print_all(lines, answer, one_by_one=file == STDIN and sys.stdin.isatty())
             return
         try:
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
-            work_through(lines, out, job, answer, share, resume, progress.skip)
+            source = None if file == STDIN else Path(file)
+            work_through(lines, out, job, answer, share, resume, progress.skip, source)
         except KeyboardInterrupt:
             print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
             raise
+
+
+def _drawing(
+    default: SearchSettings, changes: Mapping[str, object], extra_length: int | None, nbest: int, samples: int
+) -> SearchSettings:
+    """What drawing takes from the settings of search: how long a translation may get, and how many are wanted."""
+    from regard.decoding.search import MOST_BEAMS, SearchSettings
+
+    for name, value in changes.items():
+        if value is not None:
+            raise UsageError(
+                with_options(f"translate: `{name}` must be left out with `samples`, but is {value}: ")
+                + "translations are drawn, not searched for."
+            )
+    if not 1 <= nbest <= min(samples, MOST_BEAMS):
+        raise UsageError(f"translate: --nbest must be between 1 and --mbr ({samples}), but is {nbest}.")
+    longer = default.extra_length if extra_length is None else extra_length
+    with making_settings("translate"):
+        return SearchSettings(beam=nbest, nbest=nbest, extra_length=longer)
 
 
 def _check_where(file: str, out: Path | None, resume: bool, share: Share) -> None:
@@ -132,10 +182,7 @@ def _options(
 
     prefix, banned, required = wished
     wishes = Wishes(prefix, tuple(banned), tuple(required)) if any(wished) else None
-    try:
-        return Options(longest, language, alignment, wishes, samples)
-    except ValueError as error:
-        raise UsageError(f"translate: {error}.") from error
+    return Options(longest, language, alignment, wishes, samples)
 
 
 @contextmanager
@@ -169,9 +216,10 @@ def _fingerprint(folders: Sequence[Path], *settings: object) -> str:
 
 
 def _as_lines(translations: Sequence[Translation], count: int) -> str:
-    """Exactly `count` lines, so that readers can count on it: a model of bytes may write a line end, an empty
-    text has no second translation."""
-    texts = [" ".join(translation.text.replace("\r", "\n").split("\n")) for translation in translations]
+    """Exactly `count` lines, so that readers can count on it: an empty text has no second translation."""
+    from regard.translation.translator import one_line
+
+    texts = [one_line(translation.text) for translation in translations]
     return "\n".join(texts + [""] * (count - len(texts)))
 
 

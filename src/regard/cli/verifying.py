@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, load_model
+from regard.cli.common import AsJson, ModelFolder, Precision, TargetLanguage, load_model
 from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -28,19 +28,21 @@ def verify(
     texts: Annotated[int, typer.Option(help="How many texts to ask about.")] = 24,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="How far scores may differ.", show_default="1e-4, or 0.1 in half precision"),
+        typer.Option(help="How far scores may differ.", show_default="1e-4, or 0.1 in bf16 and int8"),
     ] = None,
     steps: Annotated[int, typer.Option(help="How many steps to train on from the newest checkpoint; 0 is none.")] = 4,
+    to: TargetLanguage = None,
+    precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Check a model's promises: answers do not depend on batch, padding, order or cache, and where there are
     checkpoints, training that stops and goes on is training that does not stop. Exit with 1 if not."""
     if texts < 2:
-        raise UsageError(f"verify: `texts` must be at least 2, so that there are neighbours, but is {texts}.")
+        raise UsageError(f"verify: --texts must be at least 2, so that there are neighbours, but is {texts}.")
     if steps < 0 or steps == 1:
-        raise UsageError(f"verify: `steps` must be 0 or at least 2, so that there is a middle, but is {steps}.")
+        raise UsageError(f"verify: --steps must be 0 or at least 2, so that there is a middle, but is {steps}.")
     found = []
-    for check in _checks(model, file, texts, tolerance, steps):
+    for check in _checks(model, file, texts, tolerance, steps, to, precision):
         found.append(check)
         if not as_json:
             print(check, flush=True)
@@ -52,7 +54,13 @@ def verify(
 
 
 def _checks(
-    model: Path, file: Path | None, texts: int, tolerance: float | None, steps: int
+    model: Path,
+    file: Path | None,
+    texts: int,
+    tolerance: float | None,
+    steps: int,
+    language: str | None,
+    precision: str,
 ) -> Iterator[Check | ResumeCheck]:
     from regard import folder
     from regard.experiment import verify_resume
@@ -63,7 +71,7 @@ def _checks(
     # A run that has not ended has no model yet, but what to go on from.
     if not goes_on or (model / MANIFEST).is_file():
         lines = None if file is None else _lines(file, texts)
-        yield from load_model(model).verify(lines, texts, tolerance)
+        yield from load_model(model, precision).verify(lines, texts, tolerance, language)
     if goes_on and steps:
         try:
             yield verify_resume(model, steps)

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
 from regard.decoding import graphs
-from regard.decoding.beams import Candidates, Pool, largest, largest_by_blocks
+from regard.decoding.beams import Candidates, Pool
 from regard.decoding.constraints import Constraints
 from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
+from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
 from regard.models.interface import SequenceModel, State
@@ -269,14 +270,11 @@ class _Engine:
     def _candidates(self, logits_RV: Tensor, at_limit_B: Tensor) -> Candidates:
         """The 2·N best continuations of each sentence, best first; at its limit, only to end."""
         beams, end = self.shape.beams, self.specials.end
-        log_probabilities_RV = logits_RV.float().log_softmax(dim=-1)
-        for token in {self.specials.padding, self.specials.start} - {end}:
-            log_probabilities_RV[:, token] = -torch.inf
-        next_BNV = log_probabilities_RV.unflatten(0, (-1, beams))
-        blocks_pay = next_BNV.shape[2] >= 64 * 2 * beams
-        values_BNC, tokens_BNC = (largest_by_blocks if blocks_pay else largest)(next_BNV, 2 * beams)
+        end_R = logits_RV[:, end].float()
+        found = likeliest(logits_RV, 2 * beams, {self.specials.padding, self.specials.start} - {end})
+        values_BNC, tokens_BNC, normaliser_BN = (part.unflatten(0, (-1, beams)) for part in found)
         ending_BNC = torch.full_like(values_BNC, -torch.inf)
-        ending_BNC[:, :, 0] = next_BNV[:, :, end]
+        ending_BNC[:, :, 0] = end_R.view_as(normaliser_BN) - normaliser_BN
         at_limit_B11 = at_limit_B[:, None, None]
         totals_BNC = self.progress.scores_BN[:, :, None] + torch.where(at_limit_B11, ending_BNC, values_BNC)
         tokens_BNC = torch.where(at_limit_B11, end, tokens_BNC)

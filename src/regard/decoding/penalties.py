@@ -50,7 +50,12 @@ class Coverage:
 
     def __init__(self, model: SequenceModel[Any], beta: float, real_BS: Tensor) -> None:
         self.beta, self.real_B1S = beta, real_BS[:, None]
-        self.watched = _attentions_to_source(model)
+        self.watched = attentions_to_source(model)
+        if not self.watched:
+            raise UsageError(
+                f"search: `coverage` needs a model with attention to its source, but {type(model).__name__} has none; "
+                "set `coverage` to 0"
+            )
         self.covered_BNS = torch.zeros_like(self.real_B1S, dtype=torch.float)
         self.seen: list[Tensor] = []
 
@@ -85,15 +90,12 @@ class Coverage:
         self.covered_BNS, self.real_B1S = self.covered_BNS[rows], self.real_B1S[rows]
 
 
-def _attentions_to_source(model: nn.Module) -> list[nn.Module]:
-    """The attentions between decoder and source; a model without any cannot be asked for coverage."""
-    found = [
+def attentions_to_source(model: nn.Module) -> list[nn.Module]:
+    """The attentions between decoder and source, in the order of the layers; set their `watcher` to see the weights.
+
+    They are those named `cross_attention`, and the single one of a recurrent model.
+    """
+    return [
         module for name, module in model.named_modules()
         if hasattr(module, "watcher") and (name.endswith("cross_attention") or isinstance(module, StateAttention))
     ]  # fmt: skip
-    if not found:
-        raise UsageError(
-            f"search: `coverage` needs a model with attention to its source, but {type(model).__name__} has none; "
-            "set `coverage` to 0"
-        )
-    return found

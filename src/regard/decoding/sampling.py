@@ -28,6 +28,7 @@ from torch import Tensor
 from regard.batch import Specials, Tokens
 from regard.decoding.beams import largest
 from regard.decoding.ensemble import select_rows
+from regard.decoding.likeliest import likeliest
 from regard.decoding.noise import Noise
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
@@ -227,19 +228,36 @@ class _Batch:
 
     def _draw(self, logits_BV: Tensor, position: int) -> tuple[Tensor, Tensor]:
         """The next token of each row, [B], and what to tell of it: the token, its log-probability, alternatives."""
-        scores_BV = logits_BV.float()
-        log_probabilities_BV = scores_BV.log_softmax(dim=-1)
+        settings = self.settings
         steps_B = (position - self.lengths_B).clamp(min=0)
         reach = position - min(row.prompt for row in self.rows)
-        next_B = self._choose(scores_BV, steps_B, reach)
-        if position < self.prompts_BP.shape[1]:
+        columns: list[Tensor] = []
+        if (settings.top_k or not settings.temperature) and not settings.alternatives and self.repeated_BV is None:
+            next_B, chance_B1 = self._choose_among_few(logits_BV, steps_B, reach)
+        else:
+            scores_BV = logits_BV.float()
+            log_probabilities_BV = scores_BV.log_softmax(dim=-1)
+            next_B = self._choose(scores_BV, steps_B, reach)
+            chance_B1 = log_probabilities_BV.gather(1, next_B[:, None])
+            if settings.alternatives:
+                columns = [*reversed(largest(log_probabilities_BV, settings.alternatives))]
+        if position < self.prompts_BP.shape[1]:  # of what is given, nobody asks for the probability
             next_B = torch.where(position < self.lengths_B, self.prompts_BP[:, position], next_B)
-        columns = [next_B[:, None], log_probabilities_BV.gather(1, next_B[:, None])]
-        if self.settings.alternatives:
-            values, tokens = largest(log_probabilities_BV, self.settings.alternatives)
-            columns += [tokens, values]
+        columns = [next_B[:, None], chance_B1, *columns]
         # One table of doubles, which hold token ids exactly: the host has to wait for the device once.
         return next_B, torch.cat([column.double() for column in columns], dim=1)
+
+    def _choose_among_few(self, logits_BV: Tensor, steps_B: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+        """As `_choose`, where the likeliest tokens are all that matters; and log P of what was chosen, [B, 1]."""
+        settings = self.settings
+        most = settings.top_k if settings.temperature else 1
+        never = {self.specials.padding, self.specials.start} - {self.specials.end}
+        chances_BK, tokens_BK, _ = likeliest(logits_BV, most, never)
+        best_B1 = steps_B.new_zeros(len(steps_B), 1)
+        if most > 1:
+            scores_BK = _thinned(_tempered(chances_BK, settings.temperature), settings)
+            best_B1 = (scores_BK + self.noise.gumbel(steps_B, reach, tokens_BK)).argmax(dim=1, keepdim=True)
+        return tokens_BK.gather(1, best_B1)[:, 0], chances_BK.gather(1, best_B1)
 
     def _choose(self, scores_BV: Tensor, steps_B: Tensor, reach: int) -> Tensor:
         """A token for each row, drawn or the likeliest, [B]."""
@@ -253,7 +271,7 @@ class _Batch:
             scores_BV = torch.where(self.repeated_BV, less_BV, scores_BV)
         if settings.temperature == 0:
             return scores_BV.argmax(dim=1)
-        scores_BK, tokens_BK = narrow(scores_BV / settings.temperature, settings)
+        scores_BK, tokens_BK = narrow(_tempered(scores_BV, settings.temperature), settings)
         best_B = (scores_BK + self.noise.gumbel(steps_B, reach, tokens_BK)).argmax(dim=1)
         return best_B if tokens_BK is None else tokens_BK.gather(1, best_B[:, None])[:, 0]
 
@@ -315,14 +333,25 @@ def narrow(scores_BV: Tensor, settings: SamplingSettings) -> tuple[Tensor, Tenso
         scores_BV, tokens_BK = largest(scores_BV, settings.top_k)
     elif settings.top_p < 1:
         scores_BV, tokens_BK = scores_BV.sort(dim=1, descending=True)
+    return _thinned(scores_BV, settings), tokens_BK
+
+
+def _tempered(scores_BK: Tensor, temperature: float) -> Tensor:
+    """z / t, shifted so that the best token has 0, by a t that has an inverse: nothing outgrows what a float holds."""
+    shifted_BK = scores_BK - scores_BK.amax(dim=1, keepdim=True)
+    return shifted_BK / max(temperature, torch.finfo(torch.float).tiny)
+
+
+def _thinned(scores_BK: Tensor, settings: SamplingSettings) -> Tensor:
+    """The scores, by top-p in falling order, without the tokens that top-p and min-p leave out."""
     if settings.top_p < 1:
-        chances_BK = scores_BV.softmax(dim=1)
+        chances_BK = scores_BK.softmax(dim=1)
         better_BK = chances_BK.cumsum(dim=1) - chances_BK  # what the likelier tokens hold together
-        scores_BV = scores_BV.masked_fill(better_BK >= settings.top_p, -torch.inf)
+        scores_BK = scores_BK.masked_fill(better_BK >= settings.top_p, -torch.inf)
     if settings.min_p > 0:
-        least_B1 = scores_BV.amax(dim=1, keepdim=True) + math.log(settings.min_p)
-        scores_BV = scores_BV.masked_fill(scores_BV < least_B1, -torch.inf)
-    return scores_BV, tokens_BK
+        least_B1 = scores_BK.amax(dim=1, keepdim=True) + math.log(settings.min_p)
+        scores_BK = scores_BK.masked_fill(scores_BK < least_B1, -torch.inf)
+    return scores_BK
 
 
 def _pairs(values: list[float]) -> tuple[tuple[int, float], ...]:

@@ -33,6 +33,7 @@ from regard.decoding.penalties import Coverage, Penalty
 from regard.decoding.required import Required
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
+from regard.settings import check_words
 
 MOST_BEAMS = 1000
 
@@ -57,6 +58,7 @@ class SearchSettings:
     """By how much, in log-probability, with `groups` of more than 1."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         if not 1 <= self.beam <= MOST_BEAMS:
             rule = "at least 1" if self.beam < 1 else f"at most {MOST_BEAMS:,}; more beams rarely find better texts"
             raise ValueError(f"`beam` must be {rule}, but is {self.beam}")
@@ -75,6 +77,17 @@ class SearchSettings:
     def divisor(self, lengths: Tensor) -> Tensor:
         """What the log-probability of a text of so many tokens, the end among them, is divided by."""
         return penalties.divisor(self.penalty, self.alpha, lengths)
+
+
+class NothingFoundError(UsageError):
+    """No text of a sentence keeps to all that is asked for. `row` is the sentence's number, from 0."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(
+            f"search: some text must keep to all that is asked for, but none does for sentence {row}; ask for less: "
+            "constraints, `no_repeat`, `min_length`"
+        )
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -296,10 +309,7 @@ class _Search:
                 f"search: a model must give every sentence a next token, but row {row} got none: its scores "
                 "are not numbers. The weights are damaged, or training diverged; go back to an earlier checkpoint."
             )
-        return UsageError(
-            f"search: some text must keep to all that is asked for, but none does for sentence {row}; ask for less: "
-            "constraints, `no_repeat`, `min_length`"
-        )
+        return NothingFoundError(row)
 
 
 def _joined(groups: list[list[Ended]]) -> list[Ended]:

@@ -5,13 +5,14 @@ Shapes: R rows, T tokens, V vocabulary.
 `recorded(model)` is the model as others know it, `start`, `step` and `select`. Behind it, keys and values move into
 memory that stays (`regard.layers.fixed`) with the first single token, and on a GPU each further step is one launch.
 
-One thing is different: a step uses up the state it was given, because it writes into the same memory. Going on from
-an older state is refused. Searches and samplers never do.
+Two things are different. A step uses up the state it was given, because it writes into the same memory; going on from
+an older state is refused. And the scores of a step are good until the next one. Searches and samplers ask for no more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class _Memory:
         self.last_R1[: len(tokens_R1)] = tokens_R1
         self.recorded(min(next_size(length, REACH), self.capacity))
         assert self.logits_RV is not None
-        return self.logits_RV[: len(tokens_R1)].clone()
+        return self.logits_RV[: len(tokens_R1)]
 
     def _step(self, reach: object) -> None:
         logits_RV, _ = self.model.step(self.last_R1, self.state.first(reach))
@@ -116,6 +117,7 @@ class RecordedSteps(SequenceModel[RecordedState]):
         self.vocabulary, self.width, self.context = model.vocabulary, model.width, model.context
         self._free: dict[tuple[int, int], list[_Memory]] = {}
         self._pool = graphs.new_pool(next(model.parameters()).device)
+        self._lock = Lock()
 
     def features(self, batch: Batch) -> Tensor:
         """As the model's."""
@@ -144,7 +146,8 @@ class RecordedSteps(SequenceModel[RecordedState]):
                 rows = torch.arange(state.rows, device=tokens_RT.device)
                 state = self.move(memory.state, rows, state.length, self._capacity(state.length))
                 memory = state.memory()
-            logits_RV = memory.step(token_R1, state.length + 1)
+            with self._lock:  # several streams may write at once, but recordings share memory
+                logits_RV = memory.step(token_R1, state.length + 1)
             state = RecordedState(self, None, state.lease, state.rows, state.length + 1, memory.turn)
         return logits_RV, state
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batching import collate
+from regard.decoding.penalties import attentions_to_source
 from regard.errors import DataError, UsageError
 from regard.evaluation.likelihood import in_batches
 from regard.models.interface import SequenceModel
@@ -139,7 +140,7 @@ def word_attention(
 def _watching(model: nn.Module) -> Iterator[dict[int, Tensor]]:
     """Collect the weights of every attention to the source, by layer: [B, H, T, S] each. All else runs fused."""
     seen: dict[int, Tensor] = {}
-    watched = _attentions_to_source(model)
+    watched = attentions_to_source(model)
     for layer, module in enumerate(watched):
         setattr(module, "watcher", lambda weights, layer=layer: seen.__setitem__(layer, weights))  # noqa: B010
     try:
@@ -147,14 +148,6 @@ def _watching(model: nn.Module) -> Iterator[dict[int, Tensor]]:
     finally:
         for module in watched:
             setattr(module, "watcher", None)  # noqa: B010
-
-
-def _attentions_to_source(model: nn.Module) -> list[nn.Module]:
-    """Those named `cross_attention`, in order; a recurrent model has a single `attention`, to the source."""
-    return [
-        module for name, module in model.named_modules()
-        if hasattr(module, "watcher") and (name.endswith("cross_attention") or name == "attention")
-    ]  # fmt: skip
 
 
 def _stacked(seen: dict[int, Tensor]) -> tuple[tuple[str, ...], Weights]:

@@ -26,8 +26,9 @@ CODES = {"ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga",
 class Scoring:
     """How texts are cut and compared; what is None is chosen by `settled`.
 
-    `tokenize` is sacreBLEU's name of how the first BLEU cuts text. `lowercase` lowers both sides for every figure but
-    exact match. `language` is the code of the target, for the rules of older papers.
+    `tokenize` is sacreBLEU's name of how the first BLEU cuts text. `lowercase` lowers both sides for BLEU and chrF; TER
+    ignores case in any case, exact match and perplexity never do. `language` is the code of the target, for the rules
+    of older papers.
     """
 
     tokenize: Tokenize | None = None
@@ -40,11 +41,22 @@ class Scoring:
             raise UsageError(
                 f"evaluate: `tokenize` must be one of {known}, but is `{self.tokenize}`. Choose one of them."
             )
+        if self.language is not None and code_of(self.language) is None:
+            raise UsageError(
+                f"evaluate: `language` must be a code out of {', '.join(sorted(CODES))}, but is `{self.language}`. "
+                "Choose the code of the target's language, or leave it out."
+            )
 
     def settled(self, references: Sequence[str]) -> Scoring:
         """The same with every choice made: zh for Chinese, char for Japanese, 13a for all others."""
-        language = (self.language or "en").lower().replace("_", "-").partition("-")[0]
+        language = code_of(self.language or "en")
         return Scoring(self.tokenize or _tokenizer_for(references), self.lowercase, language)
+
+
+def code_of(language: str) -> str | None:
+    """The known code that a language begins with: de for de-AT or de_AT; None if it is not known."""
+    code = language.lower().replace("_", "-").partition("-")[0]
+    return code if code in CODES else None
 
 
 def language_of(file: Path) -> str | None:
@@ -82,11 +94,11 @@ def headline(lines: Lines, scoring: Scoring, progress: Progress | None = None) -
 def _of_older_papers(lines: Lines, scoring: Scoring, progress: Progress | None) -> list[Tally]:
     language, lowercase = scoring.language or "en", scoring.lowercase
     tokenise = partial(moses.tokenise, language=language)
-    plain = lines.changed(tokenise)
+    plain, rules = lines.changed(tokenise), f"like-moses-{moses.rules(language)}"
     split = lines.changed(lambda text: moses.split_compounds(tokenise(moses.plain_quotes(text))))
     return [
-        metrics.bleu_of_tokens(plain, "BLEU tokenised", f"like-moses-{language}", lowercase, progress),
-        metrics.bleu_of_tokens(split, "BLEU compounds split", f"like-moses-{language}-atat", lowercase, progress),
+        metrics.bleu_of_tokens(plain, "BLEU tokenised", rules, lowercase, progress),
+        metrics.bleu_of_tokens(split, "BLEU compounds split", f"{rules}-atat", lowercase, progress),
     ]
 
 

@@ -6,13 +6,13 @@ Shapes: B rows, T target tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.batch import IGNORED
+from regard.batch import IGNORED, Tokens
 from regard.data.batching import collate
 from regard.evaluation.metrics import Numbers, Tally
 from regard.models.interface import SequenceModel
@@ -58,8 +58,12 @@ def likelihood(
     sources: Sequence[str],
     targets: Sequence[str],
     progress: Callable[[str, int], None] | None = None,
+    read: Callable[[Sequence[str]], Tokens] | None = None,
 ) -> Likelihood:
-    """How probable the model finds each target, given its source and, token by token, the target before."""
+    """How probable the model finds each target, given its source and, token by token, the target before.
+
+    `read` makes a batch of some sources, for a model that does not read them as `tokenizer` cuts them: an ensemble.
+    """
     ids = tokenizer.encode_all(targets)
     examples = list(zip(tokenizer.encode_sources(sources), ids, strict=True))
     criterion = smoothed_cross_entropy(0.0)
@@ -69,6 +73,8 @@ def likelihood(
     done = 0
     for places in in_batches([len(target) + 1 for target in ids], SLOTS):
         batch = collate([examples[place] for place in places], tokenizer.specials).to(device)
+        if read is not None:
+            batch = replace(batch, source=read([sources[place] for place in places]))
         losses_BT = criterion(model.logits, model.features(batch), batch.labels_BT)
         nats[places] = losses_BT.double().sum(dim=1).cpu().numpy()
         tokens[places] = (batch.labels_BT != IGNORED).sum(dim=1).cpu().numpy()

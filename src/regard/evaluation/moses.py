@@ -38,6 +38,11 @@ KEPT_BEFORE_NUMBERS = {language: set(words.split()) for language, words in NUMBE
 ORDINALS = {"de"}  # where 14. is the fourteenth
 
 
+def rules(language: str) -> str:
+    """Whose rules a language is cut by: its own, or `other` where there are none."""
+    return language if language in {*KEPT, *ELISION} else "other"
+
+
 def tokenise(text: str, language: str) -> str:
     """A text with one space between its tokens. `language` is a code such as `de`."""
     text = MARK.sub(r" \1 ", " ".join(text.split()))

@@ -169,7 +169,7 @@ def _notes(lines: Lines, files: Sequence[TestSet], likelihood: Likelihood | None
         )
     whole, cut = NEWSTEST2014
     named = any("newstest2014" in file.name for file in files)
-    if len(lines) == cut or (named and len(lines) != whole):
+    if len(lines) == cut or named:
         notes.append(
             f"these are {len(lines):,} lines. newstest2014 has {whole:,}, and there is a version with {cut:,}; figures "
             "on one cannot be compared with figures on the other."

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Specials, Tokens
+from regard.decoding.penalties import attentions_to_source
 from regard.models.interface import SequenceModel
 
-Link = tuple[int, int, float]
+TokenLink = tuple[int, int, float]
 """(source token, target token, weight), counted from 0."""
 
 STRONG = 0.1  # weaker links are left out, unless a target token has no stronger one
@@ -26,18 +27,14 @@ DIGITS = 4
 
 def aligning_attention(model: nn.Module) -> nn.Module | None:
     """The attention whose weights align: of the last decoder layer but one, or of the only one; None without any."""
-    crossing = [
-        module for name, module in model.named_modules()
-        # A recurrent model has a single attention, and it looks at the source.
-        if hasattr(module, "watcher") and (name.endswith("cross_attention") or name == "attention")
-    ]  # fmt: skip
+    crossing = attentions_to_source(model)
     return crossing[max(0, len(crossing) - 2)] if crossing else None
 
 
 @torch.inference_mode()
 def align(
     model: SequenceModel[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], specials: Specials
-) -> list[tuple[Link, ...]]:
+) -> list[tuple[TokenLink, ...]]:
     """The links of each target, written for its source. Sources end in the end token, targets do not.
 
     The end tokens are left out, so the weights of a target token may sum to less than one.
@@ -61,7 +58,7 @@ def align(
     ]
 
 
-def _links(weights_TS: Tensor) -> tuple[Link, ...]:
+def _links(weights_TS: Tensor) -> tuple[TokenLink, ...]:
     if not weights_TS.numel():
         return ()
     strongest_T1 = weights_TS.argmax(dim=1, keepdim=True)

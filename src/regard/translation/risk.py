@@ -59,7 +59,7 @@ def _ranked(drawn: list[Sample], limit: int, tokenizer: Tokenizer, nbest: int) -
             drawn[number].tokens[:limit],
             sum(each.log_probability for each in drawn[number].drawn[:limit]),
             utilities[number],
-            cut=len(drawn[number].tokens) > limit or drawn[number].finish_reason == "length",
+            cut=len(drawn[number].tokens) >= limit or drawn[number].finish_reason == "length",
         )
         for number in best
     ]

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 from regard.batch import Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.ensemble import Ensemble, Sources
 from regard.decoding.fast import search as find
-from regard.decoding.search import Hypothesis, SearchSettings
+from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.text.sentences import join, pieces
 from regard.text.tokenizer import Tokenizer
-from regard.translation.alignment import Link, align
+from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
 from regard.translation.risk import least_risk
 
@@ -55,9 +55,22 @@ class Translation:
     cut: bool
     tokens: tuple[str, ...] = ()
     source_tokens: tuple[str, ...] = ()
-    alignment: tuple[Link, ...] = ()
+    alignment: tuple[TokenLink, ...] = ()
     """(source token, target token, weight of attention), if it was asked for."""
     flags: tuple[str, ...] = ()
+
+
+class TextError(UsageError):
+    """A text of which `what` cannot be done as asked; `place` is its number among the texts, from 0, `reason` why."""
+
+    def __init__(self, place: int, reason: str, what: str = "translate") -> None:
+        super().__init__(f"{what}: text {place + 1}: {reason}")
+        self.place, self.reason = place, reason
+
+
+def one_line(text: str) -> str:
+    """A translation as it stands in a file of lines: a model of bytes may write a line end inside a text."""
+    return " ".join(text.replace("\r", "\n").split("\n"))
 
 
 def to_json(translations: Sequence[Translation]) -> dict[str, object]:
@@ -87,14 +100,26 @@ class Wishes:
     required: tuple[str, ...] = ()
 
     def constraints(self, tokenizer: Tokenizer) -> Constraints:
-        """The same in tokens."""
+        """The same in tokens; raises UsageError for what the vocabulary has no tokens for, and for contradictions."""
         for phrase in (*self.banned, *self.required):
             if not phrase.strip():
                 raise UsageError("translate: a banned or required word must hold text, but one is empty. Leave it out.")
+        for phrase in (self.prefix, *self.banned, *self.required):
+            if tokenizer.unknown is not None and tokenizer.unknown in tokenizer.encode(phrase):
+                raise UsageError(
+                    f"translate: a word to begin with, to ban or to require must be in the model's vocabulary, but "
+                    f"`{phrase.strip()}` is not. Leave it out, or write it in another way."
+                )
         # Byte vocabularies tell a word with a space before it from one without; for others both are the same.
-        spellings = [variant for phrase in self.banned for variant in (phrase.strip(), f" {phrase.strip()}")]
-        banned = dict.fromkeys(tuple(tokenizer.encode(spelling)) for spelling in spellings)
-        required = dict.fromkeys(tuple(tokenizer.encode(f" {phrase.strip()}")) for phrase in self.required)
+        banned = {tuple(tokenizer.encode(spelling)): phrase
+                  for phrase in self.banned for spelling in (phrase.strip(), f" {phrase.strip()}")}  # fmt: skip
+        required = {tuple(tokenizer.encode(f" {phrase.strip()}")): phrase for phrase in self.required}
+        for wanted, unwanted in product(required, banned):
+            if any(wanted[place : place + len(unwanted)] == unwanted for place in range(len(wanted))):
+                raise UsageError(
+                    f"translate: a required word must not hold a banned one, but `{required[wanted]}` holds "
+                    f"`{banned[unwanted]}` in the model's tokens. Drop one of them."
+                )
         return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), tuple(required))
 
 
@@ -122,7 +147,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class _Unit:
+class Unit:
     """What is searched as one: a text or a piece of one."""
 
     place: int  # of its text
@@ -160,7 +185,11 @@ class Translator:
         The translation of a text that was cut has the sum of its pieces' scores; its first piece has the wished prefix.
         """
         options = options or Options()
-        units = self._units(texts, self._room(search, options.longest or LONGEST), options.language)
+        if options.samples:
+            _check_drawing(search, options.samples)
+        units = self.units(texts, search, options)
+        if options.wishes is not None:
+            self._check_wishes(units, search, options.wishes)
         left = Counter(unit.place for unit in units)
         if progress is not None:
             progress(len(texts) - len(left), 0)  # empty texts
@@ -185,15 +214,17 @@ class Translator:
         return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
 
     def _room(self, search: SearchSettings, longest: int) -> int:
-        """How many source tokens leave a target, which may get `extra_length` longer, its room in the model."""
+        """The most tokens of a source, the end among them, that leave the target, which may get `extra_length` longer,
+        its room in the model."""
         if self.limit is None:
-            return longest
+            return longest + 1
         # A model with little room shares it equally.
-        return max(1, min(longest, max(self.limit // 2, self.limit - search.extra_length - 1)))
+        return max(1, min(longest + 1, max(self.limit // 2, self.limit - search.extra_length - 1)))
 
-    def _units(self, texts: Sequence[str], longest: int, language: str | None) -> list[_Unit]:
+    def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
         """What is to be searched, in the order of the texts; empty texts have nothing."""
-        units: list[_Unit] = []
+        longest, language = self._room(search, options.longest or LONGEST), options.language
+        units: list[Unit] = []
         for place, (text, ids) in enumerate(zip(texts, self.encode(texts, language), strict=True)):
             if len(ids) <= longest:
                 parts, tokens = [text], [ids]
@@ -201,10 +232,10 @@ class Translator:
                 parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
                 tokens = self.encode([part.strip() for part in parts], language)
             found = [(part, some) for part, some in zip(parts, tokens, strict=True) if part.strip()]
-            units.extend(_Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
+            units.extend(Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
         return units
 
-    def _search(self, units: Sequence[_Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
+    def _search(self, units: Sequence[Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
         """The translations of units that share a batch."""
         specials, sources = self.tokenizer.specials, [unit.ids for unit in units]
         constraints = None if options.wishes is None else self._constraints(units, options.wishes)
@@ -212,8 +243,16 @@ class Translator:
         if options.samples:
             found = least_risk(self.network, tokens, self.tokenizer, search, options.samples)
         else:
-            found = find(self.network, tokens, specials, search, constraints)
-        links: Sequence[tuple[Link, ...]] = [()] * len(units)
+            try:
+                found = find(self.network, tokens, specials, search, constraints)
+            except NothingFoundError as error:
+                unit = units[error.row]
+                raise TextError(
+                    unit.place,
+                    f"some translation of {unit.text[:40]!r} must keep to all that is asked for, but none does. Ask "
+                    "for less: `wishes`, `no_repeat`, `min_length`.",
+                ) from error
+        links: Sequence[tuple[TokenLink, ...]] = [()] * len(units)
         if options.alignment:
             first = self.network.members[0] if isinstance(self.network, Ensemble) else self.network
             links = align(first, sources, [hypotheses[0].tokens for hypotheses in found], specials)
@@ -234,17 +273,32 @@ class Translator:
         cut = [[[*some, specials.end] for some in reader.encode_sources(texts, language)] for reader in self.readers]
         return Sources.of([Tokens.padded(some, specials.padding).to(device) for some in cut])
 
-    def _constraints(self, units: Sequence[_Unit], wishes: Wishes) -> list[Constraints]:
+    def _constraints(self, units: Sequence[Unit], wishes: Wishes) -> list[Constraints]:
         """What each unit has to keep to: only the first piece of a text has its beginning."""
         first = wishes.constraints(self.tokenizer)
-        if wishes.required and any(unit.pieces > 1 for unit in units):
-            raise UsageError(
-                f"translate: a text with required words must be short enough to be translated as one, but one has to "
-                f"be split, at {units[0].text[:40]!r}. Split it into lines, and require words where they belong."
-            )
         return [first if unit.number == 0 else replace(first, prefix=()) for unit in units]
 
-    def _translation(self, unit: _Unit, found: Hypothesis, links: tuple[Link, ...]) -> Translation:
+    def _check_wishes(self, units: Sequence[Unit], search: SearchSettings, wishes: Wishes) -> None:
+        """Raise for the first text whose translation cannot hold what is wished for; before any of them is searched."""
+        for unit, asked in zip(units, self._constraints(units, wishes), strict=True):
+            if asked.required and unit.pieces > 1:
+                raise TextError(
+                    unit.place,
+                    f"a text with required words must be short enough to be translated as one, but has to be split, "
+                    f"after {unit.text[-40:]!r}. Split it into lines, and require words where they belong.",
+                )
+            limit = max(len(unit.ids), len(asked.prefix)) + search.extra_length
+            if self.network.context is not None:
+                limit = min(limit, self.network.context - 1)
+            needed = len(asked.prefix) + sum(map(len, asked.required))
+            if needed > limit:
+                raise TextError(
+                    unit.place,
+                    f"the wished beginning and words must fit into {limit} tokens, but have {needed}. Raise "
+                    "`extra_length`, or ask for less.",
+                )
+
+    def _translation(self, unit: Unit, found: Hypothesis, links: tuple[TokenLink, ...]) -> Translation:
         tokenizer, source = self.tokenizer, unit.ids[:-1]
         text = tokenizer.decode(found.tokens)
         odd = {
@@ -266,12 +320,25 @@ class Translator:
         )
 
 
-def _joined(parts: Sequence[_Unit], answers: Sequence[list[Translation]]) -> list[Translation]:
+def _check_drawing(search: SearchSettings, samples: int) -> None:
+    """Raise for settings of search that drawing cannot keep to."""
+    if search.nbest > samples:
+        raise UsageError(f"translate: `nbest` must be at most `samples` ({samples}), but is {search.nbest}.")
+    plain = SearchSettings()
+    for name in ("coverage", "min_length", "no_repeat", "groups"):
+        if getattr(search, name) != getattr(plain, name):
+            raise UsageError(
+                f"translate: `{name}` must be left out with `samples`, but is {getattr(search, name)}: translations "
+                "are drawn, not searched for."
+            )
+
+
+def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]]) -> list[Translation]:
     """The translations of a text from those of its pieces: the best of each, then the second best of each, …"""
     joined = []
     for rank in range(max(map(len, answers))):
         chosen = [translations[min(rank, len(translations) - 1)] for translations in answers]
-        links: list[Link] = []
+        links: list[TokenLink] = []
         read = written = 0
         for each in chosen:
             links.extend((i + read, j + written, weight) for i, j, weight in each.alignment)
