@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 import regard
-from regard import api
+from regard import api, folder
 from regard.api import Model, load
 from regard.decoding.search import SearchSettings
 from regard.errors import DataError, MissingError, UsageError
+from regard.layers import quantised
+from regard.models.build import build
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from regard.translation import translator
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, word_recipe
@@ -49,6 +53,21 @@ def test_a_text_is_translated_the_same_in_any_company(model: Model, monkeypatch:
             assert left.score == pytest.approx(right.score, abs=1e-4)
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp32", "int8"])
+def test_a_model_computes_in_the_numbers_asked_for(
+    words_model: Path, precision: Literal["auto", "fp32", "int8"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantised, "WORTHWHILE", 1)
+    if precision == "int8" and not quantised.can_quantise():
+        pytest.skip("torch cannot multiply in 8 bits here")
+    model = load(words_model, "cpu", precision)
+    assert model.translate(ENGLISH) == GERMAN
+    eighth = [module for module in model.network.modules() if isinstance(module, quantised.Int8Linear)]
+    assert bool(eighth) == (precision == "int8")
+    with pytest.raises(UsageError, match="must be one of: auto, fp32, bf16, int8; but is `fp8`"):
+        load(words_model, precision="fp8")  # type: ignore[arg-type]
+
+
 def test_the_best_comes_first(model: Model) -> None:
     (found,) = model.translations(["seven"], SearchSettings(beam=4, nbest=3))
     assert len(found) == 3
@@ -77,6 +96,38 @@ def test_models_together_need_one_vocabulary(model: Model, words_model: Path) ->
         model.together([other])
 
 
+@pytest.fixture
+def mixed(model: Model) -> Model:
+    """An ensemble of two models that write the same tokens, and read others."""
+    letters = Tokenizer.learn(ENGLISH, TokenizerSettings(kind="characters", vocabulary=80))
+    tokenizer = Tokenizer(model.tokenizer._inner, letters)
+    settings = replace(model.recipe.model, tie="none")  # type: ignore[type-var]
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        network = build(settings, tokenizer.size, letters.size).eval()
+    return model.together([Model(folder.Loaded(model.recipe, tokenizer, network))])
+
+
+def test_the_perplexity_of_an_ensemble_is_that_of_its_scores(model: Model, mixed: Model) -> None:
+    for both in (mixed, model.together([model])):
+        found = both.score(GERMAN, ENGLISH)
+        tokens = sum(len(each.log_probabilities) for each in found)
+        expected = math.exp(-sum(each.log_probability for each in found) / tokens)
+        scores = {score.name: score.value for score in both.evaluate(ENGLISH, GERMAN).scores}
+        assert scores["perplexity per token"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_models_that_cut_sources_differently_are_asked_one_by_one(model: Model, mixed: Model) -> None:
+    for ask in (lambda: mixed.align(["one"], ["eins"]), lambda: mixed.verify(count=2)):
+        with pytest.raises(UsageError, match=r"different source vocabularies\. Ask each of them by itself"):
+            ask()
+    alike = model.together([model])
+    assert len(alike.align(["one"], ["eins"])) == 1
+    assert all(check.passed for check in alike.verify(count=2))
+    with pytest.raises(UsageError, match="look: needs one model, but this is an ensemble"):
+        alike.look("one")
+
+
 def test_half_a_character_is_named(model: Model) -> None:
     with pytest.raises(DataError, match="text 2: must be Unicode"):
         model.translate(["fine", "\udcff"])
@@ -93,8 +144,28 @@ def test_scores_that_are_no_numbers_are_not_taken_for_an_empty_translation(words
 def test_evaluate_scores_against_references(model: Model) -> None:
     scores = {score.name: score.value for score in model.evaluate(ENGLISH, [*GERMAN[:-1], "falsch"]).scores}
     assert scores["exact match"] == pytest.approx(100 * 12 / 13)
-    with pytest.raises(DataError, match="one reference for each translation"):
+    with pytest.raises(UsageError, match="evaluate: needs one text on the other side for each source"):
         model.evaluate(["one"], [])
+    with pytest.raises(DataError, match="one reference for each translation and at least one of each"):
+        model.evaluate([], [])
+
+
+def test_a_line_end_in_a_translation_is_scored_as_it_is_written(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "translate", lambda *_: ["ein\nHaus"])
+    scores = {score.name: score.value for score in model.evaluate(["a house"], ["ein Haus"]).scores}
+    assert scores["exact match"] == 100
+
+
+def test_sides_that_do_not_fit_are_named(model: Model) -> None:
+    with pytest.raises(UsageError, match="align: needs a list of texts, but has one, 'one two'"):
+        model.align("one two", "eins zwei")
+    for sources, targets in ((["one"], []), (["one"], ["eins", "zwei"])):
+        with pytest.raises(UsageError, match="align: needs one text on the other side for each source"):
+            model.align(sources, targets)
+    with pytest.raises(UsageError, match="score: needs a list of texts, but has one, 'ab'"):
+        model.score(["ein", "zwei"], "ab")
+    with pytest.raises(UsageError, match="evaluate: needs a list of texts, but has one, 'eins'"):
+        model.evaluate(["a", "b", "c", "d"], "eins")
 
 
 def test_a_picture_holds_every_attention_and_the_translation(model: Model) -> None:

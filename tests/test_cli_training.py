@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import shlex
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from regard import experiment
+from regard.data.corpus import Files
 from regard.recipe import Recipe, load_recipe
 from regard.training.report import Ending
-from tests.tiny import ENGLISH, GERMAN, Ran, regard, write_lines
+from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 TOY = (
     "model={encoder_layers=1, decoder_layers=1, d_model=16, d_ff=16, heads=2}",
@@ -101,6 +103,29 @@ def test_a_recipe_that_was_given_is_not_changed(files: list[str], trained: list[
     assert trained[0].training == load_recipe("small").training
 
 
+@pytest.mark.parametrize("name", ["words.tsv", "words.TSV.gz", "w.jsonl"])
+def test_one_file_may_hold_both_sides(
+    name: str, tmp_path: Path, trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard("train", "small", "--source", name, "--out", "x")
+    assert ran.code == 0, ran.err
+    assert trained[0].data == Files(name)
+
+
+def test_one_file_without_a_word_on_its_form_is_refused(trained: list[Recipe]) -> None:
+    ran = regard("train", "small", "--source", "words.txt")
+    assert (ran.code, trained) == (2, [])
+    assert "--target is missing and words.txt does not end in .tsv or .jsonl" in ran.err
+    assert "--source is missing" in regard("train", "small", "--target", "words.tsv").err
+
+
+def test_a_damaged_corpus_is_named_while_its_size_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.tsv.bz2").write_bytes(bz2.compress(b"one\teins\n") + b"garbage")
+    failed(regard("train", "--source", "words.tsv.bz2"), 65, "words.tsv.bz2: must be readable to its end, but is not")
+
+
 def test_a_language_model_is_to_be_generated_with(
     tmp_path: Path, trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
@@ -117,6 +142,36 @@ def test_several_processes_need_a_recipe(
     assert (ran.code, trained) == (2, [])
     assert "several processes must be given one recipe" in ran.err
     assert regard("train", "tiny", *files).code == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [("abc", "WORLD_SIZE: must be a whole number"), ("0", "WORLD_SIZE: must be at least 1, but is 0")],
+)
+def test_a_number_of_processes_that_makes_no_sense_is_named(
+    size: str, message: str, files: list[str], trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", size)
+    failed(regard("train", *files), 2, message)
+    assert trained == []
+
+
+def test_after_a_signal_one_process_says_how_to_go_on(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = experiment.Outcome(Ending.signal(5, "SIGTERM"), "SIGTERM", None)
+    monkeypatch.setattr(experiment, "train", lambda *_: stopped)
+
+    def said(**place: str) -> str:
+        for name, value in place.items():
+            monkeypatch.setenv(name, value)
+        ran = regard("train", "tiny", *files, "--out", "my model")
+        assert (ran.code, ran.out) == (143, "")
+        return ran.err
+
+    assert said() == "Go on with: regard train --resume --out 'my model'\n"
+    assert said(WORLD_SIZE="2", RANK="0") == (
+        "Go on with the same torchrun command, and after `train` only: --resume --out 'my model'\n"
+    )
+    assert said(WORLD_SIZE="2", RANK="1") == ""
 
 
 @pytest.mark.parametrize("option", [["--json"], ["--world", "2"]])

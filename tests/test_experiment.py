@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import shutil
 import signal
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,10 @@ from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
 from regard.training import checkpoint
 from regard.training.adapters import EVENTS
+from regard.training.log import TrainingLog
 from regard.training.trainer import Trainer
 from regard.viewing.training_curves import CURVES
-from tests.tiny import generated_recipe
+from tests.tiny import generated_recipe, word_recipe
 
 RECIPE = generated_recipe()
 
@@ -232,6 +235,43 @@ def test_a_finished_model_can_be_trained_further(unbroken: Path, out: Path) -> N
     assert not same_weights(unbroken, out)
 
 
+def test_a_run_goes_on_with_the_corpus_it_had(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = word_recipe(tmp_path, ["training.steps=4", "training.save_every=2"])
+    with monkeypatch.context() as patch:
+        signal_at(patch, 2)
+        assert experiment.train(recipe, out).signal == "SIGTERM"
+    about = json.loads((out / folder.DATA).read_text())["fingerprint"]
+    assert {Path(file).name for file in about["files"]} == {"words.en", "words.de"}
+    assert about["examples"] == 13
+    words = {name: (tmp_path / name).read_bytes() for name in ("words.en", "words.de")}
+    for name, whole in words.items():
+        (tmp_path / name).write_bytes(whole.replace(b"n", b"m", 1))
+        with pytest.raises(DataError, match=rf"the corpus it began with, but .*{name} has changed\. Restore it"):
+            experiment.train(recipe, out, resume=True)
+        (tmp_path / name).write_bytes(whole)
+    assert experiment.train(recipe, out, resume=True).step == 4
+    assert json.loads((out / folder.DATA).read_text())["fingerprint"] == about
+
+
+def test_a_run_without_a_fingerprint_goes_on_and_a_broken_report_is_named(unbroken: Path, out: Path) -> None:
+    shutil.copytree(unbroken, out)
+    (out / folder.DATA).write_text("{}")
+    assert experiment.train(RECIPE, out, resume=True).step == 30
+    (out / folder.DATA).write_text("[")
+    with pytest.raises(DataError, match=r"data\.json: must be what Regard wrote"):
+        experiment.train(RECIPE, out, resume=True)
+
+
+def test_text_read_line_by_line_is_told(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(60)))
+    text = f"data={{kind='text', text={text_of(str(tmp_path / 'a.txt'))}}}"
+    settings = [text, "model={kind='gpt', layers=1, d_model=16, d_ff=16, heads=2}", "tokenizer.vocabulary=60"]
+    for layout, told in (("buckets", True), ("blocks", False)):
+        batch = f"batch={{tokens=64, row=16, layout='{layout}'}}"
+        experiment.train(build_recipe({}, [*settings, batch, "training.steps=1"], "text"), out / layout)
+        assert ("warning: the text is read line by line" in capsys.readouterr().err) == told
+
+
 def test_to_resume_a_finished_run_changes_nothing_that_matters(unbroken: Path, out: Path) -> None:
     shutil.copytree(unbroken, out)
     assert experiment.train(RECIPE, out, resume=True).step == 30
@@ -406,3 +446,52 @@ def test_texts_longer_than_the_positions_are_refused_before_training(tmp_path: P
     with pytest.raises(UsageError, match=r"must be at least 32, the tokens of `batch.row`, but is 16\. Lower"):
         experiment.train(text_recipe(tmp_path, gpt, "blocks"), out)
     assert not out.exists()
+
+
+def test_a_damaged_checkpoint_in_the_middle_is_left_out_of_the_average(
+    unbroken: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(unbroken, out)
+    (out / MANIFEST).unlink()
+    damage(out / folder.CHECKPOINTS / "00000020")
+    assert experiment.train(RECIPE, out, resume=True).ending.reason == "done"
+    said = capsys.readouterr().err
+    assert "00000020" in said
+    assert "It is left out." in said
+    mean = checkpoint.averaged([out / folder.CHECKPOINTS / name for name in ("00000010", "00000030")])
+    assert all(torch.equal(mean[name], value) for name, value in load_file(out / folder.WEIGHTS).items())
+
+
+def test_a_run_that_had_stopped_to_improve_does_not_go_on(out: Path) -> None:
+    hopeless = ["training.steps=400", "training.validate_every=5", "training.patience=2"]
+    recipe = generated_recipe([*hopeless, 'training.optimiser={schedule="constant", rate=1e-30, warmup=0}'])
+    first = experiment.train(recipe, out)
+    again = experiment.train(recipe, out, resume=True)
+    assert (again.step, again.ending.reason) == (first.step, "no improvement")
+
+
+def test_the_scores_of_the_card_are_those_of_the_final_model(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ["training.bleu_lines=4", "training.steps=4", "training.validate_every=2", "training.ema=0.9"]
+    judged: list[torch.Tensor] = []
+    real = experiment._Run._scores
+
+    def scores(self: experiment._Run, samples: Sequence[Any]) -> list[Any]:
+        judged.append(next(self.trainer.model.parameters()).detach().clone())
+        return real(self, samples)
+
+    monkeypatch.setattr(experiment._Run, "_scores", scores)
+    experiment.train(generated_recipe(settings), out)
+    weights = load_file(out / folder.WEIGHTS)
+    assert torch.equal(judged[-1], weights["embedding.table.weight"])
+    assert not torch.equal(judged[-2], judged[-1])
+    assert "BLEU (greedy, 4 lines)" in (out / folder.CARD).read_text(encoding="utf-8")
+
+
+def test_a_full_disk_says_which_checkpoint_is_whole(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: TrainingLog, report: Any) -> None:
+        if report.step == 12:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "metrics.jsonl")
+
+    monkeypatch.setattr(TrainingLog, "step", full)
+    with pytest.raises(MissingError, match=r"metrics\.jsonl: the disk must have room.*step 10 is whole: make room"):
+        experiment.train(RECIPE, out)

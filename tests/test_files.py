@@ -347,3 +347,24 @@ def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path, name: str
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataError, match="which is not a file of this folder"):
         check_folder(tmp_path)
+
+
+def test_a_link_is_written_through_and_a_pipe_is_written_into(tmp_path: Path) -> None:
+    real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
+    link.symlink_to(real)
+    for content in ("first", "second"):
+        write_file(link, content)
+        assert (link.is_symlink(), real.read_text()) == (True, content)
+    os.mkfifo(pipe)
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_file(pipe, "text")
+    reader.join(10)
+    assert (pipe.is_fifo(), heard) == (True, [b"text"])
+    with pytest.raises(UsageError, match="must be a file to write, but is a folder"):
+        write_file(Path(), "text")
+    lost = tmp_path / "lost"
+    lost.symlink_to(tmp_path / "no" / "file")
+    with pytest.raises(MissingError, match="must be in a folder that is there"):
+        write_file(lost, "text")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from regard import load
+from regard import load, verification
 from regard.api import Model
 from regard.decoding.sampling import SamplingSettings
 from regard.errors import UsageError
-from tests.tiny import ENGLISH, failed, language_model, regard
+from tests.tiny import ENGLISH, failed, language_model, regard, write_lines
 
 KEYS = {"text", "tokens", "logprobs", "top", "finish_reason"}
 SHORT = SamplingSettings(max_tokens=12)
@@ -34,6 +35,14 @@ def test_the_same_seed_gives_the_same_text_in_any_company(model: Model) -> None:
     assert together == [model.generate([prompt], SHORT, seed=7)[0] for prompt in prompts]
     assert together[::-1] == model.generate(prompts[::-1], SHORT, seed=7)
     assert together != model.generate(prompts, SHORT, seed=8)
+
+
+def test_the_likeliest_are_drawn_the_same_with_and_without_a_report(model: Model) -> None:
+    for sampling in (SamplingSettings(max_tokens=12, top_k=5), SamplingSettings(max_tokens=12, temperature=0)):
+        reported = replace(sampling, alternatives=2)
+        ((one,),), ((other,),) = (model.generations(["one"], each) for each in (sampling, reported))
+        assert one.tokens == other.tokens
+        assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-5)
 
 
 def test_more_texts_go_on_with_the_seeds_that_follow(model: Model) -> None:
@@ -107,6 +116,10 @@ def test_each_kind_of_model_says_what_it_is_for(model: Model, words_model: Path)
 def test_one_string_is_not_taken_for_a_list_of_letters(model: Model) -> None:
     with pytest.raises(UsageError, match="generate: needs a list of texts, but has one, 'one'"):
         model.generate("one")
+    with pytest.raises(UsageError, match="stream: needs one text, but has a list"):
+        model.stream(["one"])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="needs a list of texts, but number 2 is a int"):
+        model.score(["one", 2])  # type: ignore[list-item]
 
 
 # The command
@@ -157,13 +170,13 @@ def test_a_prompt_longer_than_the_model_can_read_is_told_of(babbling_model: Path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--temperature", "-1"], "`temperature` must be at least 0"),
-        (["--top-p", "0"], "`top_p` must be above 0"),
-        (["--top-k", "-1"], "`top_k` must be at least 0"),
-        (["--min-p", "2"], "`min_p` must be from 0"),
-        (["--max-tokens", "0"], "`max_tokens` must be at least 1"),
-        (["--repetition-penalty", "0"], "`repetition_penalty` must be above 0"),
-        (["--count", "0"], "`count` must be at least 1"),
+        (["--temperature", "-1"], "--temperature must be at least 0"),
+        (["--top-p", "0"], "--top-p must be above 0"),
+        (["--top-k", "-1"], "--top-k must be at least 0"),
+        (["--min-p", "2"], "--min-p must be from 0"),
+        (["--max-tokens", "0"], "--max-tokens must be at least 1"),
+        (["--repetition-penalty", "0"], "--repetition-penalty must be above 0"),
+        (["--count", "0"], "--count must be at least 1"),
         (["--seed", "-1"], "a seed must be from 0"),
         (["--stream", "--json"], "Choose one"),
     ],
@@ -175,6 +188,7 @@ def test_draws_that_cannot_be_are_refused_in_a_sentence(babbling_model: Path, op
 def test_the_wrong_kind_of_model_is_refused(babbling_model: Path, words_model: Path) -> None:
     failed(regard("generate", words_model, "one"), 2, "needs a language model, but `words` translates", "`translate`")
     failed(regard("translate", babbling_model, stdin=b"one\n"), 2, "`babble` is a language model", "`generate`")
+    failed(regard("align", babbling_model, "no", "no"), 2, "align: needs a model that translates, but `babble`")
 
 
 @pytest.mark.parametrize("kind", ["recurrent-lm", "wavenet"])
@@ -189,3 +203,23 @@ def test_verify_asks_a_language_model(babbling_model: Path) -> None:
     answer = json.loads(regard("verify", babbling_model, "--texts", 5, "--json").out)
     assert [check["name"] for check in answer["checks"]] == ["neighbours", "order", "batch size", "cache", "prefix"]
     assert answer["passed"] is True
+
+
+def test_verify_steps_as_generate_does(babbling_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stepped: list[object] = []
+    monkeypatch.setattr(verification, "recorded", lambda network: stepped.append(network) or network)
+    model = load(babbling_model)
+    assert all(check.passed for check in model.verify(count=3))
+    assert stepped == [model.network]
+
+
+def test_texts_that_are_given_are_scored(babbling_model: Path, model: Model, tmp_path: Path) -> None:
+    texts = write_lines(tmp_path / "texts", ["one", "", "one two"])
+    ran = regard("score", babbling_model, texts)
+    expected = model.score(["one", "", "one two"])
+    assert ran.out == "".join(
+        f"{each.log_probability:.4f}\t{each.log_probability / len(each.log_probabilities):.4f}\n" for each in expected
+    )
+    long = write_lines(tmp_path / "long", ["one", "one " * 99])
+    failed(regard("score", babbling_model, long), 2, f"{long}, line 2: must have less than 32 tokens")
+    failed(regard("score", babbling_model, texts, texts), 2, "a language model needs one file, of texts, but there are")

@@ -209,6 +209,33 @@ def test_a_pipe_gets_the_small_recipe(quick: None) -> None:
     assert (found.preset, found.changes, found.plan.corpus) == ("small", (), None)
 
 
+@pytest.mark.parametrize("overrides", [[], ["batch.tokens=1_000"]])
+def test_reasons_and_plan_tell_the_same_epochs(overrides: list[str], quick: None) -> None:
+    found = choose(corpus(3_000), GPU, DATA, overrides)
+    assert found.plan.steps_per_epoch is not None
+    epochs = f"about {found.plan.steps / found.plan.steps_per_epoch:.0f} epochs of {found.plan.steps_per_epoch} steps"
+    assert f"training.steps={planning.TINY.fewest}: {epochs}; " in found.reasons[-1]
+    assert epochs in found.plan.to_text()
+
+
+def test_epochs_are_said_in_words() -> None:
+    recipe = generated_recipe()
+    found = plan(recipe, CPU, CorpusSize(300, 9_000, 9_000))
+    assert replace(found, steps=7, steps_per_epoch=7).epochs == "about 1.0 epoch of 7 steps"
+    assert replace(found, steps=2_000, steps_per_epoch=1).epochs == "about 2,000 epochs of 1 step"
+    assert plan(recipe, CPU, None).epochs == ""
+
+
+def test_a_run_that_stops_after_its_best_averages_the_best(quick: None) -> None:
+    course = choose(corpus(3_000), GPU, DATA).recipe.training
+    assert (course.patience, course.keep_best, course.average_of) == (10, 5, "best")
+    assert course.average <= course.keep_best
+    assert course.save_every == course.validate_every  # a best one that was not saved cannot be kept
+    asked = choose(corpus(3_000), GPU, DATA, ["training.average_of=newest"])
+    assert asked.recipe.training.average_of == "newest"
+    assert not any("average_of" in change for change in asked.changes[:-1])
+
+
 @pytest.mark.parametrize("pairs", [1, 13, 49_999])
 def test_the_smallest_corpora_have_recipes_too(pairs: int, quick: None) -> None:
     recipe: Recipe = choose(corpus(pairs), CPU, DATA).recipe

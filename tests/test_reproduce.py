@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.errors import UsageError
+from regard.errors import MissingError, UsageError
 from regard.reproduce import table1
 from regard.reproduce.layer_types import (
     KERNEL,
@@ -136,12 +136,24 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["table1", "--lengths", "0,1,2"], "of 1 or more, but are [0, 1, 2]"),
         (["table1", "--width", "20"], "multiple of 8"),
         (["table1", "--width", "0"], "multiple of 8"),
+        (["table1", "--width", "9223372036854775808"], "at most 16,384, but is 9223372036854775808"),
+        (["table1", "--lengths", "1,2,9223372036854775808"], "at most 65,536, but the longest is 9223372036854775808"),
+        (["table1", "--out", "curves.png"], "must end in .svg, but ends in `.png`"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], rule: str) -> None:
     error = CliRunner().invoke(app, ["reproduce", *arguments]).exception
     assert isinstance(error, UsageError)
     assert rule in str(error)
+
+
+def test_a_folder_that_is_not_there_is_named_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table1, "reproduce", lambda *_: pytest.fail("measured first"))
+    error = CliRunner().invoke(app, ["reproduce", "table1", f"--out={tmp_path}/missing/curves.svg"]).exception
+    assert isinstance(error, MissingError)
+    assert "must be in a folder that is there" in str(error)
 
 
 def test_the_page_shows_what_is_computed() -> None:

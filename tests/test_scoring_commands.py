@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.api import load
 from regard.cli import scoring
 from regard.files import seal
 from tests.evaluation.texts import references, spoilt
@@ -77,8 +78,45 @@ def test_evaluate_names_mistakes(words_model: Path, pair: tuple[Path, Path], tmp
     failed(regard("evaluate", words_model, source, short, expected), 65, short, expected, "have 1 and 3")
     failed(regard("evaluate", words_model, source, tmp_path / "no"), 66, "no: there is no such file")
     failed(regard("evaluate", words_model, *pair, "--tokenize", "moses"), 2, "must be one of 13a", "`moses`")
-    failed(regard("evaluate", words_model, *pair, "--beam", 0), 2, "`beam` must be at least 1")
-    failed(regard("evaluate", words_model, *pair, "--out", tmp_path / "no" / "out"), 66, "there is no folder")
+    failed(regard("evaluate", words_model, *pair, "--beam", 0), 2, "--beam must be at least 1")
+    failed(regard("evaluate", words_model, *pair, "--out", tmp_path / "no" / "out"), 66, "in a folder that is there")
+    failed(regard("evaluate", words_model, *pair, "--out", ""), 2, "must be a file to write, but is a folder")
+    failed(regard("evaluate", words_model, *pair, "--language", "German"), 2, "--language must be a code", "`German`")
+    failed(regard("evaluate", words_model, *pair, "--penalty", "wu"), 2, "--penalty must be one of: gnmt")
+
+
+def test_evaluate_searches_as_it_is_told(words_model: Path, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    link, real = tmp_path / "link", tmp_path / "real"
+    link.symlink_to(real)
+    line = ("evaluate", words_model, *pair, "--extra-length", 0, "--penalty", "length", "--coverage", 0.1)
+    assert regard(*line, "--out", link).code == 0
+    assert (link.is_symlink(), real.read_text(encoding="utf-8").count("\n")) == (True, 3)
+
+
+# Score
+
+
+def test_given_translations_are_scored_line_by_line(words_model: Path, pair: tuple[Path, Path]) -> None:
+    ran = regard("score", words_model, *pair)
+    assert (ran.code, ran.err) == (0, "")
+    right, wrong, _ = [[float(number) for number in line.split("\t")] for line in ran.out.strip().split("\n")]
+    assert wrong[0] < right[0] < 0
+    found = [json.loads(line) for line in regard("score", words_model, *pair, "--json").out.strip().split("\n")]
+    expected = load(words_model).score(["eins", "falsch", ""], ["one", "two", ""])
+    for one, other in zip(found, expected, strict=True):
+        assert set(one) == {"logprob", "tokens", "logprobs"}
+        assert one["logprob"] == pytest.approx(other.log_probability)
+        assert one["logprobs"] == pytest.approx(other.log_probabilities)
+        assert len(one["tokens"]) == len(one["logprobs"])
+    assert len(found[2]["tokens"]) == 1  # the end
+    assert right == pytest.approx([found[0]["logprob"], found[0]["logprob"] / len(found[0]["tokens"])], abs=1e-4)
+
+
+def test_score_names_mistakes(words_model: Path, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    failed(regard("score", words_model, pair[0]), 2, "needs SOURCE and TARGET, but there is one file")
+    short = write_lines(tmp_path / "t", ["x"])
+    failed(regard("score", words_model, pair[0], short), 65, "have 3 and 1")
+    failed(regard("score", words_model, *pair, "--to", "de"), 2, "language: must be left out")
 
 
 def test_a_model_without_a_test_set_says_so(words_model: Path, tmp_path: Path) -> None:
@@ -159,3 +197,6 @@ def test_align_names_mistakes(words_model: Path, tmp_path: Path) -> None:
     failed(regard("align", words_model, one, one, "--head", "9.9"), 2, "must be one of 1.1, 1.2, 1.mean, but is `9.9`")
     failed(regard("align", words_model, one, one, "--gold", two), 65, two, one, "have 2 and 1")
     failed(regard("align", words_model, one, one, "--gold", one), 65, f"{one}, line 1: must hold links", "`a`")
+    for wrong in ("50-50", "0-1", "1?0"):
+        gold = write_lines(tmp_path / "gold", ["0-0", f"0-0 {wrong}"])
+        failed(regard("align", words_model, two, two, "--gold", gold), 65, f"{gold}, line 2: links must be between")

@@ -36,6 +36,13 @@ def test_lines_in_are_lines_out(words_model: Path, tmp_path: Path) -> None:
     assert regard("translate", words_model, stdin=b"\n\n") == Ran(0, "\n\n", "")
 
 
+def test_numbers_can_be_chosen(words_model: Path) -> None:
+    ran = regard("translate", words_model, "--precision", "fp32", stdin=b"one")
+    assert (ran.code, ran.out) == (0, "eins\n")
+    ran = regard("translate", words_model, "--precision", "fp8", stdin=b"one")
+    failed(ran, 2, "must be one of: auto, fp32, bf16, int8", "`fp8`")
+
+
 def test_odd_characters_do_not_make_more_lines(words_model: Path) -> None:
     odd = "one\u2028two\x0bthree\x85four\x0c\r\n"
     ran = regard("translate", words_model, stdin=odd.encode() * 3)
@@ -67,12 +74,28 @@ def test_a_line_end_in_a_translation_does_not_make_a_line() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--beam", "0"], "`beam` must be at least 1, but is 0"),
-        (["--beam", "9999"], "`beam` must be at most 1,000; more beams rarely find better texts, but is 9999"),
-        (["--beam", "-3"], "`beam` must be at least 1, but is -3"),
-        (["--alpha", "-1"], "`alpha` must be from 0 (no penalty) to 10"),
-        (["--nbest", "0"], "`nbest` must be between 1 and `beam` (4), but is 0"),
-        (["--nbest", "9"], "`nbest` must be between 1 and `beam` (4), but is 9"),
+        (["--beam", "0"], "--beam must be at least 1, but is 0"),
+        (["--beam", "9999"], "--beam must be at most 1,000; more beams rarely find better texts, but is 9999"),
+        (["--beam", "-3"], "--beam must be at least 1, but is -3"),
+        (["--alpha", "-1"], "--alpha must be from 0 (no penalty) to 10"),
+        (["--nbest", "0"], "--nbest must be between 1 and --beam (4), but is 0"),
+        (["--nbest", "9"], "--nbest must be between 1 and --beam (4), but is 9"),
+        (["--diverse", "3"], "--diverse must divide --beam (4), but is 3"),
+        (["--no-repeat", "-1"], "--no-repeat must be at least 0"),
+        (["--extra-length", "-1"], "--extra-length must be at least 0"),
+        (["--coverage", "11"], "--coverage must be from 0"),
+        (["--penalty", "wu"], "--penalty must be one of: gnmt, length, none; but is `wu`"),
+        (["--longest", "1"], "--longest must be at least 2 tokens"),
+        (["--require", "eins", "--diverse", "2"], "required phrases need --diverse = 1, but it is 2"),
+        (["--require", "eins", "--ban", "eins"], "must not hold a banned one, but `eins` holds `eins`"),
+        (["--prefix", "日本"], "must be in the model's vocabulary, but `日本` is not"),
+        (["--mbr", "8", "--no-repeat", "2"], "--no-repeat must be left out with --mbr, but is 2"),
+        (["--mbr", "8", "--min-length", "2"], "--min-length must be left out with --mbr"),
+        (["--mbr", "8", "--diverse", "2"], "--diverse must be left out with --mbr"),
+        (["--mbr", "8", "--beam", "1"], "--beam must be left out with --mbr"),
+        (["--mbr", "8", "--ban", "x"], "--prefix, --ban and --require must be left out with --mbr"),
+        (["--mbr", "8", "--nbest", "9"], "--nbest must be between 1 and --mbr (8), but is 9"),
+        (["--mbr", "-1"], "--mbr must be at least 0"),
     ],
 )
 def test_searches_that_cannot_be_are_refused_in_a_sentence(words_model: Path, options: list[str], words: str) -> None:
@@ -117,8 +140,37 @@ def test_wishes_are_kept(words_model: Path) -> None:
     assert len(longer["tokens"]) >= 9
     several = regard("translate", words_model, "--diverse", 4, "--nbest", 4, stdin=b"one\n").out.split("\n")[:-1]
     assert (several[0], len(several)) == ("eins", 4)
-    failed(regard("translate", words_model, "--diverse", 3, stdin=b"one\n"), 2, "`groups` must divide `beam` (4)")
-    failed(regard("translate", words_model, "--no-repeat", -1, stdin=b"one\n"), 2, "`no_repeat` must be at least 0")
+
+
+def test_what_cannot_be_wished_for_names_its_line(
+    words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "WINDOW", 2)
+    file = write_lines(tmp_path / "text.en", ["one", "", "two", "one two three. four five six. seven eight nine."])
+    wishes = ("--require", "eins", "--longest", 6, "--out", tmp_path / "out")
+    failed(regard("translate", words_model, file, *wishes), 2, f"{file}, line 4: ", "has to be split, after 'one two")
+    # The windows that were done before are counted, too.
+    failed(regard("translate", words_model, file, *wishes, "--resume"), 2, f"{file}, line 4: ")
+    ran = regard("translate", words_model, "--require", "eins eins", "--no-repeat", 1, stdin=b"\n\n\none")
+    assert (ran.code, "stdin, line 4: some translation of 'one' must keep" in ran.err) == (2, True)
+    assert "Ask for less: --prefix, --ban and --require, --no-repeat, --min-length." in ran.err
+
+
+def test_every_penalty_can_be_asked_for(words_model: Path) -> None:
+    def score(*options: object, text: bytes = b"one") -> float:
+        return float(json.loads(regard("translate", words_model, "--json", *options, stdin=text).out)["score"])
+
+    plain = score("--penalty", "none")
+    tokens = len(json.loads(regard("translate", words_model, "--json", stdin=b"one\n").out)["tokens"]) + 1
+    assert score("--penalty", "length", "--alpha", 1) == pytest.approx(plain / tokens)
+    assert score("--penalty", "gnmt", "--alpha", 1) == pytest.approx(plain / ((5 + tokens) / 6))
+    greedy, long = ("--penalty", "none", "--beam", 1), b"one two three four"
+    assert score(*greedy, "--coverage", 1, text=long) < score(*greedy, text=long)
+    short = regard("translate", words_model, "--extra-length", 0, "--min-length", 99, "--json", stdin=b"one\n")
+    assert len(json.loads(short.out)["tokens"]) == len(json.loads(short.out)["source_tokens"]) + 1
+    apart = [regard("translate", words_model, "--diverse", 4, "--nbest", 4, "--diversity", strength, stdin=b"one\n")
+             for strength in (0, 5)]  # fmt: skip
+    assert apart[0].out != apart[1].out
 
 
 # JSON
@@ -161,7 +213,7 @@ def test_a_long_line_is_split_not_cut(words_model: Path) -> None:
     assert len(found["source_tokens"]) > translator.LONGEST
     assert "split" in found["flags"]
     assert len(found["alignment"]) >= len(found["tokens"])
-    failed(regard("translate", words_model, "--longest", 1, stdin=b"one\n"), 2, "`longest` must be at least 2 tokens")
+    failed(regard("translate", words_model, "--longest", 1, stdin=b"one\n"), 2, "--longest must be at least 2 tokens")
 
 
 # A file, whole or not there
@@ -192,7 +244,9 @@ def test_out_is_written_whole(words_model: Path, text: Path, tmp_path: Path) -> 
     out = tmp_path / "words.de"
     assert regard("translate", words_model, text, "--out", out) == Ran(0, "", "")
     assert out.read_text(encoding="utf-8").split("\n") == [*GERMAN, ""]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["words.de", "words.en"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".words.de.done", "words.de", "words.en"]
+    again = regard("translate", words_model, text, "--out", out, "--resume")
+    assert (again.code, "words.de: is whole already" in again.err) == (0, True)
     assert regard("translate", words_model, "--out", out, stdin=b"") == Ran(0, "", "")
     assert out.read_bytes() == b""
 
@@ -211,7 +265,7 @@ def test_a_broken_run_goes_on_where_it_was(
         assert regard("translate", words_model, text, "--out", out, "--resume").code == 0
         assert seen == [ENGLISH[10:]]
     assert out.read_text(encoding="utf-8").split("\n") == [*GERMAN, ""]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["words.de", "words.en"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".words.de.done", "words.de", "words.en"]
 
 
 def test_a_run_goes_on_only_with_what_it_began_with(
@@ -239,8 +293,13 @@ def test_what_cannot_be_written_or_shared_is_refused(
     failed(
         regard("translate", words_model, text, "--out", tmp_path / "no" / "x"), 66, "must be in a folder that is there"
     )
+    failed(regard("translate", words_model, text, "--out", ""), 2, "must be a file to write, but is a folder")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
+    failed(regard("translate", words_model, text, "--out", tmp_path / "x"), 2, "in MASTER_ADDR and MASTER_PORT")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["words.en"]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "29400")
     failed(regard("translate", words_model, text), 2, "2 processes write one file", "--out")
     failed(regard("translate", words_model, "--out", tmp_path / "x"), 2, "but it is stdin")
     monkeypatch.setenv("RANK", "2")
@@ -263,7 +322,8 @@ def test_the_draw_most_like_the_others(words_model: Path) -> None:
     found = json.loads(ran.out)
     assert found["text"] == "eins"
     assert found["score"] > 90  # chrF
-    failed(regard("translate", words_model, "--mbr", 4, "--ban", "x", stdin=b"one"), 2, "left out with `samples`")
+    several = regard("translate", words_model, "--mbr", 8, "--nbest", 6, stdin=b"one\n")
+    assert (several.code, several.out.count("\n")) == (0, 6)
 
 
 def test_a_language_must_be_known(words_model: Path) -> None:

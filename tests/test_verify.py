@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 
 from regard import verification
+from regard.api import load
 from regard.decoding.search import SearchSettings
+from regard.errors import UsageError
 from regard.files import MANIFEST, read_manifest, seal
+from regard.layers import quantised
 from regard.models.transformer import Transformer
 from regard.verification import Check, random_texts, verify_translator
 from tests.contracts.cases import SPECIALS
@@ -98,6 +101,41 @@ def test_the_tolerance_follows_the_precision() -> None:
     assert verification.tolerance(torch.nn.Linear(2, 2).bfloat16()) == 0.1  # type: ignore[arg-type]
 
 
+def test_a_few_texts_still_make_batches_of_other_sizes() -> None:
+    model = Broken(lambda scores, tokens: scores * (1 + 0.1 * len(scores)))
+    for count in (2, 3):
+        texts = [[*text, SPECIALS.end] for text in random_texts(model.vocabulary, SPECIALS, count, 8, 0)]
+        found = {check.name: check for check in verify_translator(model, SPECIALS, SEARCH, texts, 1e-4)}
+        assert found["batch size"].meaning == f"batches of {count} and of 1"
+        assert not found["batch size"].passed
+
+
+def test_it_searches_as_translating_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = verification.find, list[object]()
+    monkeypatch.setattr(verification, "find", lambda *given: seen.append(given[0]) or real(*given))
+    model = ZOO["transformer"].model(14, 3)
+    checks(model)
+    assert set(seen) == {model}
+
+
+def test_texts_are_not_cut_and_what_is_too_long_counts_as_its_sentences(words_model: Path) -> None:
+    model = load(words_model)
+    asked = model._texts_to_verify(["one " * 99, ""], None)
+    assert [len(text) for text in asked] == [len(model.tokenizer.source.encode("one " * 99))]
+    assert len(model._texts_to_verify(["one two three four. " * 200], None)) > 1
+    with pytest.raises(UsageError, match="verify: needs a list of texts, but has one"):
+        model.verify("abc")
+
+
+@pytest.mark.skipif(not quantised.can_quantise(), reason="no 8-bit products here")
+def test_another_precision_can_be_verified(words_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantised, "WORTHWHILE", 0)
+    ran = regard("verify", words_model, "--texts", 4, "--steps", 0, "--precision", "int8")
+    assert ran.code == 0
+    assert "allowed 1e-01" in ran.out
+    failed(regard("verify", words_model, "--precision", "int4"), 2, "precision: must be one of")
+
+
 def test_the_command(words_model: Path, tmp_path: Path) -> None:
     ran = regard("verify", words_model, "--texts", 5)
     assert ran.code == 0
@@ -116,10 +154,10 @@ def test_the_command(words_model: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_verified_is_refused(words_model: Path, tmp_path: Path) -> None:
-    failed(regard("verify", words_model, "--texts", 1), 2, "`texts` must be at least 2")
+    failed(regard("verify", words_model, "--texts", 1), 2, "--texts must be at least 2")
     failed(regard("verify", words_model, write_lines(tmp_path / "one", ["one"])), 2, "needs at least 2 texts")
     failed(regard("verify", tmp_path / "nowhere"), 66, "must be a model folder")
-    failed(regard("verify", words_model, "--steps", 1), 2, "`steps` must be 0 or at least 2")
+    failed(regard("verify", words_model, "--steps", 1), 2, "--steps must be 0 or at least 2")
 
 
 def test_a_run_that_has_not_ended_is_verified_as_a_run(words_model: Path, tmp_path: Path) -> None:

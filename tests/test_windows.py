@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -20,8 +22,21 @@ def upper(lines: Sequence[str]) -> list[str]:
     return [line.upper() for line in lines]
 
 
-def run(out: Path, lines: Sequence[str], share: Share = ALONE, resume: bool = False, job: str = "a") -> None:
-    work_through(iter(lines), out, job, upper, share, resume, skip=lambda _: None)
+def run(
+    out: Path,
+    lines: Sequence[str],
+    share: Share = ALONE,
+    resume: bool = False,
+    job: str = "a",
+    source: Path | None = None,
+) -> None:
+    work_through(iter(lines), out, job, upper, share, resume, lambda _: None, source)
+
+
+@pytest.fixture
+def one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes of a test run in turn, the first one last: nobody waits."""
+    monkeypatch.setattr(Share, "agree", lambda self, decide: self.rank != 0 or decide())
 
 
 @given(st.lists(st.text(st.sampled_from("ab é"), max_size=5), max_size=20), st.integers(1, 4), st.integers(1, 6))
@@ -31,7 +46,7 @@ def test_any_number_of_processes_write_the_same_file(
     out = tmp_path_factory.mktemp("out") / "file"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "WINDOW", size)
-        patch.setattr(Share, "wait_for_the_first", lambda self: None)
+        patch.setattr(Share, "agree", lambda self, decide: self.rank != 0 or decide())
         Parts(out, "a").begin(resume=False)
         for rank in reversed(range(world)):
             run(out, lines, Share(rank, world), resume=True)
@@ -64,9 +79,9 @@ def test_parts_of_another_job_are_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     parts = Parts(out, "a")
     parts.begin(resume=False)
-    parts.write(0, ["x"], ["X"])
-    assert parts.holds(0, ["x"])
-    assert not parts.holds(1, ["x"])
+    parts.write(0, windows.digest(["x"]), ["X"])
+    assert parts.holds(0, windows.digest(["x"]))
+    assert not parts.holds(1, windows.digest(["x"]))
     with pytest.raises(UsageError, match="go on with the model and settings it began with"):
         run(out, ["x"], resume=True, job="b")
     with pytest.raises(UsageError, match="go on with the lines of text it began with"):
@@ -76,6 +91,93 @@ def test_parts_of_another_job_are_refused(tmp_path: Path) -> None:
     (parts.folder / "00000000").write_text("nonsense\n")
     with pytest.raises(DataError, match="must begin with a line of JSON"):
         run(out, ["x"], resume=True)
+
+
+def test_parts_of_another_job_are_never_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_after_another: None
+) -> None:
+    monkeypatch.setattr(windows, "WINDOW", 1)
+    out = tmp_path / "out"
+    parts = Parts(out, "b")
+    parts.begin(resume=False)
+    parts.write(1, windows.digest(["y"]), ["of another job"])  # the second process's window
+    for rank in (1, 0):
+        with pytest.raises(UsageError, match="go on with the model and settings it began with"):
+            run(out, ["x", "y"], Share(rank, 2), resume=True)
+    with pytest.raises(UsageError, match="model and settings"):
+        Parts(out, "a").join([windows.digest(["x"]), windows.digest(["y"])])
+    assert not out.exists()
+
+
+def test_a_whole_output_is_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, source = tmp_path / "out", tmp_path / "in"
+    source.write_text("x\n")
+    run(out, ["x"], source=source)
+    run(out, ["never read"], resume=True, source=source)
+    assert out.read_text() == "X\n"
+    assert "is whole already" in capsys.readouterr().err
+    for change in (lambda: source.write_text("longer\n"), lambda: out.write_text("changed\n")):
+        change()
+        run(out, ["new"], resume=True, source=source)
+        assert out.read_text() == "NEW\n"
+    run(out, ["other"], resume=True, job="b", source=source)
+    assert out.read_text() == "OTHER\n"
+    assert capsys.readouterr().err == ""
+
+
+# Where an output goes
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    link.symlink_to(real)
+    for text in ("x", "y"):  # it leads nowhere, then to a file
+        run(link, [text])
+        assert link.is_symlink()
+        assert real.read_text() == f"{text.upper()}\n"
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, heard = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    run(pipe, ["x", "y"])
+    reader.join(10)
+    assert heard == [b"X\nY\n"]
+    assert pipe.is_fifo()
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+    with pytest.raises(UsageError, match="from beginning to end, but this run is to go on with it"):
+        run(pipe, ["x"], resume=True)
+    with pytest.raises(UsageError, match="but there are 2 processes"):
+        run(pipe, ["x"], Share(0, 2))
+
+
+# Several processes
+
+
+def test_processes_must_be_told_where_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    for address, port in (("", ""), ("localhost", ""), ("localhost", "x")):
+        monkeypatch.setenv("MASTER_ADDR", address)
+        monkeypatch.setenv("MASTER_PORT", port)
+        with pytest.raises(UsageError, match="MASTER_ADDR and MASTER_PORT where to meet"):
+            Share.of_this_process()
+    monkeypatch.setenv("MASTER_PORT", "29400")
+    assert Share.of_this_process() == Share(0, 2)
+
+
+def test_processes_that_do_not_meet_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed
+
+    def fail(*_: object, **__: object) -> None:
+        raise torch.distributed.DistNetworkError("connection refused")
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", fail)
+    with pytest.raises(UsageError, match="must meet at MASTER_ADDR:MASTER_PORT, but do not"):
+        run(tmp_path / "out", ["x"], Share(0, 2))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("rank", "world"), [("1", "1"), ("-1", "2"), ("x", "2"), ("0", "")])

@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from regard.version import VERSION
+
 if TYPE_CHECKING:
     from regard.api import Model as Model
     from regard.api import load as load
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError as RegardError
     from regard.errors import UsageError as UsageError
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = {
     "Model": "regard.api",

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from regard import __version__, folder
+from regard import folder
 from regard.data.corpus import Files, Mixture, Text, open_corpus
 from regard.data.generated import Generated
 from regard.evaluation.metrics import Score
@@ -29,6 +29,7 @@ from regard.recipe import Recipe
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.training.trainer import Validation
+from regard.version import VERSION
 from regard.viewing.training_curves import CURVES, Event, read_metrics
 
 START = "start"
@@ -44,7 +45,7 @@ def start_facts(step: int, device: torch.device, processes: int = 1) -> dict[str
         "command": shlex.join(["regard", *arguments]) if typed else None,
         "machine": str(this_machine(device)),
         "processes": processes,
-        "regard": __version__,
+        "regard": VERSION,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
     }
@@ -109,7 +110,7 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
         does += f" ({', '.join(f'`{language}`' for language in languages)})"
     return (
         f"A {recipe.model.kind} of {result.parameters:,} parameters that {does}, over a vocabulary of "
-        f"{result.vocabulary:,} tokens. Trained from nothing with Regard {__version__} for {result.step:,} steps."
+        f"{result.vocabulary:,} tokens. Trained from nothing with Regard {VERSION} for {result.step:,} steps."
     )
 
 

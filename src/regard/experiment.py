@@ -22,7 +22,7 @@ from regard.data.batching import Batches
 from regard.data.dataset import Dataset, read_dataset
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings, beam_search
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.metrics import Lines, Score, bleu
 from regard.files import tidy, write_file
 from regard.models.build import build
@@ -91,6 +91,15 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
         try:
             with run.saver:
                 return run.to_the_end()
+        except OSError as error:
+            if error.errno not in checkpoint.FULL:
+                raise
+            kept = checkpoint.found(out / folder.CHECKPOINTS)
+            whole = f"The checkpoint of step {int(kept[-1].name):,} is whole" if kept else "There is no checkpoint yet"
+            raise MissingError(
+                f"{error.filename or out}: the disk must have room for what a run writes, but has none "
+                f"({error.strerror}). {whole}: make room, then go on with: regard train --resume --out {out}"
+            ) from error
         finally:
             run.trainer.close()
             run.log.close()
@@ -107,11 +116,13 @@ class _Run:
         self.saver = Saver(self.checkpoints, team)
         self.validations: list[tuple[int, float]] = []
         self.scores: list[Score] = []
+        self._saved = -1  # the step of the newest checkpoint
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
         # A run that goes on keeps the report it began with: its corpus may not have to be read again.
         if team.leads:
             report = None if self.data.report is None else self.data.report.to_json()
+            report = report and {**report, folder.FINGERPRINT: self.data.fingerprint.to_json()}
             folder.write_beginning(out, recipe, self.data.tokenizer, report)
         self.log = self._open_log()
         for warning in warnings:
@@ -124,12 +135,19 @@ class _Run:
             f"{self.data.tokenizer.size:,} tokens; {parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())
+        if self.data.train.source is None and recipe.batch.layout == "buckets" and self.trainer.model.packs_sentences:
+            self.log.say(
+                "warning: the text is read line by line, each as if nothing came before it. For running text choose "
+                '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
+            )
 
     def _read(self, resume: bool) -> Dataset:
         """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""
         known = resume or not self.team.leads
         tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else None
-        data = read_dataset(self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer)
+        # Batches are drawn by number: those of another corpus would be others, and nobody would notice.
+        before = folder.read_fingerprint(self.out) if resume else None
+        data = read_dataset(self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, before=before)
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data
@@ -148,14 +166,18 @@ class _Run:
         course, validation = self.recipe.training, None
         began, rolled_back = time.monotonic(), 0
         report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
-        if not checkpoint.found(self.checkpoints):
+        if self._saved < 0:
             self._save()  # something to go back to
+        if self.validations and (early := self._no_improvement()) is not None:
+            return self._finish(early, self._validate())  # it had stopped to improve before it was interrupted
         with _signals() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
                 step, last = self.trainer.step, self.trainer.step == course.steps
                 validates, saves = last or step % course.validate_every == 0, last or step % course.save_every == 0
-                if not (validates or saves or step % report_every == 0):
+                # A team can agree to stop only where all of its members meet; who is alone stops at once.
+                due = step % report_every == 0 or (bool(received) and self.team.size == 1)
+                if not (validates or saves or due):
                     continue
                 self.log.step(self.trainer.report())
                 self.saver.check()
@@ -190,12 +212,13 @@ class _Run:
         whole, every = snapshot.step // course.save_every, course.save_every
         regular = [every * number for number in range(whole, max(whole - course.keep, 0), -1)]
         self.saver.save(snapshot, course.keep, spare=[*self._best_steps(), *regular])
+        self._saved = snapshot.step
 
     def _go_back_to_checkpoint(self) -> list[str]:
         self.saver.wait()
         snapshot, damaged = checkpoint.newest(self.checkpoints, self.team)
         self.trainer.restore(snapshot)
-        self.validations = list(snapshot.validations)
+        self.validations, self._saved = list(snapshot.validations), snapshot.step
         if self.team.leads:
             checkpoint.set_aside(self.checkpoints, after=snapshot.step)
         return damaged
@@ -223,22 +246,29 @@ class _Run:
         }  # fmt: skip
         line = f"step {self.trainer.step:,}: validation perplexity {validation.perplexity:.3f} per token"
         goodness = -validation.nll
-        count = self.recipe.training.bleu_lines if self.data.valid.source is not None else 0
-        samples = self._samples(max(SAMPLES, count))
-        if count:
-            lines = Lines(
-                [each.translation for each in samples[:count]], [[each.reference for each in samples[:count]]]
-            )
-            self.scores = [replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")]
-            values["bleu"] = found = self.scores[0].value
-            line += f", BLEU {found:.2f} (greedy, {len(lines):,} lines)"
-            goodness = found if self.recipe.training.best_by == "bleu" else goodness
+        samples = self._samples(max(SAMPLES, self._bleu_lines))
+        for score in self._scores(samples):
+            values["bleu"] = score.value
+            line += f", {score.name} {score.value:.2f}"
+            goodness = score.value if self.recipe.training.best_by == "bleu" else goodness
         self.validations.append((self.trainer.step, self.team.agree(goodness)))
         self.log.event("validation", values)
         self.log.say(line)
         self.log.samples(samples[:SAMPLES])
         self._draw_curves()
         return validation
+
+    @property
+    def _bleu_lines(self) -> int:
+        return self.recipe.training.bleu_lines if self.data.valid.source is not None else 0
+
+    def _scores(self, samples: Sequence[Sample]) -> list[Score]:
+        """BLEU of the first of the samples, if the recipe asks for it; the leader's alone has translations."""
+        judged = samples[: self._bleu_lines]
+        if not judged:
+            return []
+        lines = Lines([each.translation for each in judged], [[each.reference for each in judged]])
+        return [replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")]
 
     def _valid_batches(self) -> Iterator[Any]:
         batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed)
@@ -298,11 +328,12 @@ class _Run:
     def _finish(self, ending: Ending, validation: Validation) -> Outcome:
         """Choose the final weights and write the model."""
         self.saver.wait()
-        if not checkpoint.place_of(self.checkpoints, self.trainer.step).is_dir():
+        if self._saved != self.trainer.step:
             self._save()
             self.saver.wait()
         weights, what = self._final_weights()
         self.trainer.load_weights(weights)
+        self.scores = self._scores(self._samples(self._bleu_lines))
         final = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
         self.log.say(
             f"{what}: validation perplexity {final.perplexity:.3f} (last step alone: {validation.perplexity:.3f})"
@@ -320,16 +351,22 @@ class _Run:
         course = self.recipe.training
         if course.ema is not None:
             return self.trainer.moving_weights(), "moving average of the weights"
+        if self.team.leads:
+            for line in checkpoint.set_damaged_aside(self.checkpoints):
+                self.log.say(f"warning: {line}")
         places = {int(place.name): place for place in checkpoint.found(self.checkpoints)}
         if course.average_of == "best":
             steps = [step for step in self._best_steps() if step in places][: course.average]
         else:
             # Not those that a signal asked for: the model must not depend on when its training was interrupted.
             regular = [step for step in places if step > 0 and step % course.save_every == 0]
-            steps = sorted({*regular, self.trainer.step})[-course.average :]
+            steps = sorted({*regular, self.trainer.step} & places.keys())[-course.average :]
+        if self.team.leads and not steps:
+            raise DataError(f"{self.checkpoints}: there must be a whole checkpoint to end with, but there is none.")
         which = "last" if course.average_of == "newest" else "best"
         weights = checkpoint.averaged([places[step] for step in steps]) if self.team.leads else {}
-        return weights, f"average of the {which} {len(steps)} checkpoints"
+        several = f"average of the {which} {len(steps)} checkpoints"
+        return weights, several if len(steps) > 1 else f"the {which} checkpoint"
 
 
 def _trainer(recipe: Recipe, data: Dataset, team: Team) -> Trainer:
@@ -468,7 +505,8 @@ def _signals() -> Iterator[list[str]]:
 
     def note(number: int, _frame: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
-        signal.signal(number, before[number])
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
     for number in (int(signal.SIGINT), int(signal.SIGTERM)):
         try:

@@ -97,20 +97,40 @@ def tidy(folder: Path) -> None:
 
 
 def write_file(place: Path, content: str | bytes) -> None:
-    """Write a whole file: readers see the old content or the new, never a part."""
-    if place.is_dir():
-        raise UsageError(f"{place}: must be a file to write, but is a folder. Name a file inside it.")
-    if not place.parent.is_dir():
-        raise MissingError(f"{place}: must be in a folder that is there, but {place.parent} is not. Make it first.")
+    """Write a whole file: readers see the old content or the new, never a part.
+
+    A link stays a link, and what it leads to is written. A device or a pipe takes the content as it comes.
+    """
+    place = destination(place)
+    whole = content.encode() if isinstance(content, str) else content
+    if takes_all(place):
+        place.write_bytes(whole)
+        return
     beside = _beside(place, WRITING)
     try:
-        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        beside.write_bytes(whole)
         _sync(beside)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
     beside.replace(place)
     _sync(place.parent)
+
+
+def destination(place: Path) -> Path:
+    """Where a file named `place` is to be written: behind a link, where that leads. Raises where no file can be."""
+    if place.is_dir():
+        raise UsageError(f"{place}: must be a file to write, but is a folder. Name a file inside it.")
+    if place.is_symlink() and not takes_all(place):
+        place = Path(os.path.realpath(place))
+    if not place.parent.is_dir():
+        raise MissingError(f"{place}: must be in a folder that is there, but {place.parent} is not. Make it first.")
+    return place
+
+
+def takes_all(place: Path) -> bool:
+    """Whether this is a device or a pipe: it is written to, and nothing may ever be put in its place."""
+    return place.exists() and not (place.is_file() or place.is_dir())
 
 
 def seal(folder: Path, names: list[str]) -> None:

@@ -11,13 +11,11 @@ from regard.recipe import build_recipe
 from tests.docs.pages import ROOT, blocks
 
 PAGES = sorted((ROOT / "docs" / "models").glob("*.md"))
-NOT_IN_RECIPES_YET = {"encoder"}  # classifiers and taggers are built in Python
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_run(page: Path) -> None:
     for example in blocks(page, "python"):
         exec(compile(example.text, str(page), "exec"), {})
-    if page.stem not in NOT_IN_RECIPES_YET:
-        for example in blocks(page, "toml"):
-            build_recipe(tomllib.loads(example.text), (), str(page))
+    for example in blocks(page, "toml"):
+        build_recipe(tomllib.loads(example.text), (), str(page))

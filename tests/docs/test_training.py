@@ -51,6 +51,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
     sizes = (planning.TINY, planning.SMALL, planning.MEDIUM, planning.BASE)
     epochs = sorted(size.epochs for size in sizes)
     assert f"some {epochs[0]} to {epochs[-1]} epochs" in text
+    rows = table_rows(PAGE.read_text(encoding="utf-8"))
+    for size in sizes:
+        assert [f"`{size.preset}`", str(size.epochs), f"{size.fewest:,}", f"{size.most:,}"] in rows
 
 
 def test_what_is_chosen_exists() -> None:

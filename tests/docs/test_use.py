@@ -7,12 +7,14 @@ import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.api import Generation, Translation
+from regard.layers import quantised
 from regard.translation.translator import FLAGS, to_json
-from tests.tiny import language_model
+from tests.tiny import language_model, regard
 
 from .pages import DOCS, blocks, run, table_rows
 
@@ -39,9 +41,11 @@ def keys(page: Path) -> list[str]:
     return [row[0].strip("`") for row in table_rows(text) if len(row) == 3]
 
 
-def test_the_page_about_translating(words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_about_translating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(words_model, "demo/model")
+    # A vocabulary of bytes knows every word that the page wishes for.
+    sizes = "encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2, dropout=0.0"
+    language_model(Path("demo/model"), [f"model={{kind='transformer', {sizes}}}"])
     follow(TRANSLATE)
     assert Path("lines.de").read_text(encoding="utf-8").count("\n") == 4
 
@@ -50,6 +54,40 @@ def test_the_page_about_generating(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     language_model(Path("my-gpt"))
     follow(GENERATE)
+
+
+def test_every_check_is_shown(words_model: Path) -> None:
+    shown = next(block.text for block in blocks(TRANSLATE, "text") if "neighbours" in block.text)
+    answer = regard("verify", words_model, "--texts", 2)
+    assert [line[:20] for line in answer.out.split("\n")] == [line[:20] for line in shown.split("\n")]
+
+
+def test_every_option_of_search_is_described() -> None:
+    described = {row[0].strip("`") for row in table_rows(TRANSLATE.read_text(encoding="utf-8")) if len(row) == 2}
+    for name in (
+        "beam",
+        "penalty",
+        "alpha",
+        "coverage",
+        "extra_length",
+        "min_length",
+        "nbest",
+        "no_repeat",
+        "diversity",
+    ):
+        assert f"--{name.replace('_', '-')}" in described
+
+
+@pytest.mark.skipif(not quantised.can_quantise(), reason="no 8-bit products here")
+def test_the_example_of_the_page_about_speed(
+    words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(words_model, "my-model")
+    (example,) = blocks(DOCS / "speed.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(example.text, "speed.md", "exec"), names)
+    assert names["model"].translate(["one"]) == ["eins"]
 
 
 def test_the_json_is_described() -> None:

@@ -62,7 +62,7 @@ def test_a_killed_run_loses_nothing_and_a_flipped_byte_is_noticed() -> None:
 
 @pytest.mark.slow
 def test_torchrun_starts_a_team_again_that_lost_a_member_and_it_goes_on_by_itself(tmp_path: Path) -> None:
-    file = recipe_file(tmp_path, "training={steps=400, validate_every=400, save_every=20, keep=2, average=1}")
+    file = recipe_file(tmp_path, "training={steps=200, validate_every=200, save_every=20, keep=2, average=1}")
     places = [tmp_path / "killed", tmp_path / "unbroken"]
     for out in places:
         line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -60,4 +60,4 @@ def test_several_processes_write_one_file_in_order(words_model: Path, tmp_path: 
     complaints = [process.communicate(timeout=120)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], complaints
     assert out.read_text(encoding="utf-8").split("\n") == [*GERMAN * 160, ""]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["text.de", "text.en"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".text.de.done", "text.de", "text.en"]

@@ -43,13 +43,17 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert same(loaded.optimiser, saved.optimiser)
     assert same(loaded.random, saved.random)
     assert names(place) == [MANIFEST, "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
-    assert json.loads((place / "state.json").read_text()) == {"step": 7, "cursor": 0, "validations": []}
+    assert json.loads((place / "state.json").read_text()) == {
+        "step": 7, "cursor": 0, "batch_parts": 1, "validations": []
+    }  # fmt: skip
 
 
 def test_what_is_kept_only_if_there_is_any_comes_back_too(tmp_path: Path) -> None:
-    saved = replace(snapshot(7), cursor=9, moving={"a.bias": torch.ones(3)}, validations=((5, -1.5), (6, -1.25)))
+    saved = replace(
+        snapshot(7), cursor=9, batch_parts=4, moving={"a.bias": torch.ones(3)}, validations=((5, -1.5), (6, -1.25))
+    )
     loaded = checkpoint.load(checkpoint.save(tmp_path, saved, keep=1))
-    assert (loaded.cursor, loaded.validations) == (9, saved.validations)
+    assert (loaded.cursor, loaded.batch_parts, loaded.validations) == (9, 4, saved.validations)
     assert same(loaded.moving, saved.moving)
 
 
@@ -64,7 +68,7 @@ def test_parts_make_a_whole(tmp_path: Path) -> None:
     shares = [checkpoint.share_of(tensors.items(), part, 3) for part in range(3)]
     assert sum(len(share) for share in shares) == 7
     parts = [
-        Snapshot(4, share, share, checkpoint.random_state(), 6, share, ((4, 0.5),), part, 3)
+        Snapshot(4, share, share, checkpoint.random_state(), 6, share, ((4, 0.5),), part=part, parts=3)
         for part, share in enumerate(shares)
     ]
     checkpoint.begin(tmp_path, 4)

@@ -18,6 +18,11 @@ def test_speed_counts_the_tokens_of_all_steps() -> None:
             "no improvement",
             "Stopped at step 9,000: 10 validations in a row had no better BLEU than the 31.42 of step 4,000.",
         ),
+        (
+            Ending.no_improvement(9, "loss", 2.5, 8, 1),
+            "no improvement",
+            "Stopped at step 9: 1 validation had no better loss than the 2.5 of step 8.",
+        ),
         (Ending.signal(14, "SIGINT"), "signal", "Stopped by SIGINT after step 14; nothing is lost."),
         (
             Ending.out_of_time(70, 1_000, 5_400),

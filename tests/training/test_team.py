@@ -206,9 +206,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
 
 
 def near(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    """Apart by rounding; a bias of keys has no gradient but that, and Adam makes it large."""
     assert one.keys() == other.keys()
     for name in one:
-        assert torch.allclose(one[name], other[name], rtol=1e-4, atol=1e-5), name
+        assert torch.allclose(one[name], other[name], rtol=1e-4, atol=5e-5), name
 
 
 def test_two_processes_agree_with_each_other(pairs: Pairs) -> None:
@@ -304,6 +305,7 @@ def test_members_meet_those_of_their_own_attempt_whatever_earlier_ones_left(monk
     ("variables", "message"),
     [
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE: must be a whole number where several processes train, but is 'two'"),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE: must be at least 1, but is 0"),
         ({"WORLD_SIZE": "2"}, "RANK: must be a whole number where several processes train, but is not set"),
         ({"WORLD_SIZE": "2", "RANK": "2"}, r"RANK: must be from 0 to 1 \(WORLD_SIZE is 2\), but is 2"),
         ({"WORLD_SIZE": "2", "RANK": "1"}, "MASTER_PORT: must be a whole number"),

@@ -201,8 +201,9 @@ def test_one_report_may_speak_of_several_steps() -> None:
     assert report.gradient_norm == pytest.approx(sum(each.gradient_norm for each in reports) / 6)
 
 
-def test_a_batch_read_in_parts_makes_the_same_step_dropout_and_all() -> None:
-    runs = [trainer(settings=replace(SETTINGS, parts=parts)) for parts in (1, 2, 7)]
+@pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}, {"simcut": 3.0, "simcut_rate": 0.3}])
+def test_a_batch_read_in_parts_makes_the_same_step_dropout_and_all(changes: dict[str, float]) -> None:
+    runs = [trainer(settings=replace(SETTINGS, parts=parts, **changes)) for parts in (1, 2, 7)]  # type: ignore[arg-type]
     reports = [[advance(run) for _ in range(5)] for run in runs]
     for other in reports[1:]:
         for whole, part in zip(reports[0], other, strict=True):
@@ -229,6 +230,15 @@ def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: 
     assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
 
 
+def test_a_run_that_needed_more_parts_goes_on_with_them() -> None:
+    tight = trainer()
+    tight.parts = 4
+    tight.advance()
+    resumed = trainer()
+    resumed.restore(tight.snapshot())
+    assert resumed.parts == 4
+
+
 def test_a_row_that_does_not_fit_alone_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(self: Objective, batch: Batch) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -248,6 +258,15 @@ def test_the_moving_average_follows_the_weights() -> None:
     found = run.moving_weights()
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight)
+
+
+def test_a_skipped_step_moves_no_average() -> None:
+    run = trainer(settings=replace(SETTINGS, ema=0.75))
+    advance(run)
+    spoil_gradient(run)
+    before = run.moving_weights()
+    assert advance(run).skipped == 1
+    assert_same(run.moving_weights(), before)
 
 
 def test_a_moving_average_goes_on_after_a_stop(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Snapshot:
     """The moving means of the weights, if such are kept."""
     validations: tuple[tuple[int, float], ...] = ()
     """(step, how good: higher is better) of each validation so far."""
+    batch_parts: int = 1
+    """In how many parts a batch is read."""
     part: int = 0
     parts: int = 1
     """Of how many parts this is part 0, 1, …: the tensors above are only some of the run's. A `part` that is not among
@@ -112,7 +114,10 @@ def _write(beside: Path, snapshot: Snapshot) -> list[str]:
         names.append(f"{group}.safetensors" if group == "random" else f"{group}{end}.safetensors")
         save_file(tensors, beside / names[-1])
     if snapshot.part == 0:
-        state = {"step": snapshot.step, "cursor": snapshot.cursor, "validations": snapshot.validations}
+        state = {
+            "step": snapshot.step, "cursor": snapshot.cursor, "batch_parts": snapshot.batch_parts,
+            "validations": snapshot.validations,
+        }  # fmt: skip
         (beside / STATE).write_text(json.dumps(state) + "\n")
         names.append(STATE)
     return names
@@ -151,7 +156,8 @@ def load(place: Path, checked: bool = False) -> Snapshot:
         )
         if not weights or not random:
             raise ValueError("it holds no weights" if not weights else "it holds no random state")
-        return Snapshot(int(state["step"]), weights, optimiser, random, int(state["cursor"]), moving, validations)
+        cursor, batch_parts = int(state["cursor"]), int(state["batch_parts"])
+        return Snapshot(int(state["step"]), weights, optimiser, random, cursor, moving, validations, batch_parts)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DataError(f"{place}: must be a checkpoint Regard wrote, but cannot be read as one ({error}).") from error
 
@@ -196,9 +202,25 @@ def set_aside(folder: Path, after: int) -> None:
     """Rename the checkpoints beyond step `after`, so that nobody counts or averages them; nothing is deleted."""
     for place in found(folder):
         if int(place.name) > after:
-            aside = place.with_name(f"damaged-{place.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            place.rename(aside)
+            _set_aside(place)
+
+
+def set_damaged_aside(folder: Path) -> list[str]:
+    """The same for those that are not whole; a line for each."""
+    damaged = []
+    for place in found(folder):
+        try:
+            check_folder(place)
+        except RegardError as error:
+            damaged.append(f"{error} It is left out.")
+            _set_aside(place)
+    return damaged
+
+
+def _set_aside(place: Path) -> None:
+    aside = place.with_name(f"damaged-{place.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    place.rename(aside)
 
 
 def averaged(places: Sequence[Path]) -> dict[str, Tensor]:

@@ -66,9 +66,14 @@ class Objective(nn.Module):
         if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
             self._features = torch.compile(model.features, dynamic=False) if compiled else model.features
 
+    @property
+    def readings(self) -> int:
+        """How often each row of a batch is read."""
+        return 2 if self.settings.r_drop or self.settings.simcut else 1
+
     def forward(self, batch: Batch) -> Tensor:
         """The sum over all labels, []; divide by how many there are."""
-        if self.settings.r_drop or self.settings.simcut:
+        if self.readings == 2:
             return self._two_readings(batch)
         matrix = self.model.output_matrix() if isinstance(self.model, SequenceModel) else None
         if self._features is None or matrix is None:
@@ -76,19 +81,18 @@ class Objective(nn.Module):
         return total_loss(self._features(batch), *matrix, batch.labels_BT, self.settings.label_smoothing)
 
     def _two_readings(self, batch: Batch) -> Tensor:
-        """Both readings in one go: the batch twice, one below the other."""
+        """Both readings in one go: every row twice, one below the other."""
         if self._features is None or not isinstance(self.model, SequenceModel):
             raise UsageError(
                 f"training.r_drop: R-Drop and SimCut need a model trained by likelihood alone, but a "
                 f"{type(self.model).__name__} is not. Set them to 0."
             )
-        rows = len(batch.labels_BT)
         with self._cutting():
             scores = self.model.logits(self._features(twice(batch))).float()
         labelled_BT = batch.labels_BT != IGNORED
-        p_MV, q_MV = (half[labelled_BT].log_softmax(-1) for half in (scores[:rows], scores[rows:]))
+        p_MV, q_MV = (half[labelled_BT].log_softmax(-1) for half in (scores[0::2], scores[1::2]))
         if self.settings.simcut:
-            return self._cross_entropy(scores[:rows], batch) + self.settings.simcut * _divergence(p_MV, q_MV)
+            return self._cross_entropy(scores[0::2], batch) + self.settings.simcut * _divergence(p_MV, q_MV)
         entropy = self._cross_entropy(scores, twice(batch))
         return (entropy + self.settings.r_drop * (_divergence(p_MV, q_MV) + _divergence(q_MV, p_MV)) / 2) / 2
 
@@ -112,12 +116,18 @@ def _divergence(p_MV: Tensor, q_MV: Tensor) -> Tensor:
 
 
 def twice(batch: Batch) -> Batch:
-    """The batch, and below it the same rows once more."""
+    """Every row twice, one below the other: row r of any part of a batch is rows 2·r and 2·r + 1."""
+
+    def again(x_BT: Tensor) -> Tensor:
+        return x_BT.repeat_interleave(2, dim=0)
 
     def doubled(tokens: Tokens) -> Tokens:
         segments = tokens.places.segments_BT
-        places = Places(tokens.places.positions_BT.repeat(2, 1), None if segments is None else segments.repeat(2, 1))
-        return Tokens(tokens.ids_BT.repeat(2, 1), places)
+        places = Places(
+            tokens.places.positions_BT.repeat_interleave(2, dim=0),
+            None if segments is None else segments.repeat_interleave(2, dim=0),
+        )
+        return Tokens(again(tokens.ids_BT), places)
 
     source = None if batch.source is None else doubled(batch.source)
-    return Batch(source, doubled(batch.target), batch.labels_BT.repeat(2, 1))
+    return Batch(source, doubled(batch.target), again(batch.labels_BT))

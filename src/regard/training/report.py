@@ -59,10 +59,10 @@ class Ending:
     @classmethod
     def no_improvement(cls, step: int, measure: str, best: float, best_step: int, validations: int) -> Ending:
         """Early stopping: `validations` in a row had no better `measure` than the `best` one, of `best_step`."""
+        which = "1 validation" if validations == 1 else f"{validations} validations in a row"
         return cls(
             "no improvement", step,
-            f"Stopped at step {step:,}: {validations} validations in a row had no better {measure} than the "
-            f"{best:.4g} of step {best_step:,}.",
+            f"Stopped at step {step:,}: {which} had no better {measure} than the {best:.4g} of step {best_step:,}.",
         )  # fmt: skip
 
     @classmethod

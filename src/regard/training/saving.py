@@ -50,7 +50,7 @@ class Saver:
             raise error
 
     def wait(self) -> None:
-        """Until the checkpoint is written, and a team's other members have written theirs."""
+        """Until this member's part of the checkpoint is written; for the leader, until the whole of it is."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

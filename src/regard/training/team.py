@@ -213,7 +213,7 @@ class Processes(Team):
 
 def join(device: torch.device) -> Team:
     """The team that the environment tells of, and the member of it that this process is; `device` is its own."""
-    size = _number("WORLD_SIZE", 1)
+    size = world_size()
     if size == 1:
         return ALONE
     rank = _number("RANK")
@@ -223,6 +223,14 @@ def join(device: torch.device) -> Team:
     if not os.environ.get("MASTER_ADDR"):
         raise UsageError(f"MASTER_ADDR: must be set because WORLD_SIZE is {size}, but is not. Use torchrun.")
     return Processes(rank, size, device)
+
+
+def world_size() -> int:
+    """How many processes the environment tells of; one without it."""
+    size = _number("WORLD_SIZE", 1)
+    if size < 1:
+        raise UsageError(f"WORLD_SIZE: must be at least 1, but is {size}. Use torchrun, or unset it.")
+    return size
 
 
 def _meet(rank: int, size: int) -> tuple[Store, int]:
@@ -250,7 +258,7 @@ def _meet(rank: int, size: int) -> tuple[Store, int]:
 
 def own_device(device: torch.device) -> torch.device:
     """Of several GPUs, the one that is this process' own by `LOCAL_RANK`; it becomes the current one."""
-    if device.type != "cuda" or _number("WORLD_SIZE", 1) == 1:
+    if device.type != "cuda" or world_size() == 1:
         return device
     rank, there = _number("LOCAL_RANK"), torch.cuda.device_count()
     if rank >= there:

@@ -132,14 +132,14 @@ class Trainer:
         self.step = 0
         self.cursor = 0
         """The next batch: the number of the step, unless batches were passed over because nothing came of them."""
-        # A warning, not an error, where torch knows no such way: a recurrent layer of cuDNN, say.
-        torch.use_deterministic_algorithms(settings.deterministic and self.device.type == "cuda", warn_only=True)
         self.parts = settings.parts
         self.bf16 = _bf16(settings.precision, self.device)
         self.seed, self.noise = seed, Noise(model, seed)
         compiled, sharded = self._compiles(), team.shards(settings.parallel, model)
         self._whole = WholeModel(model) if sharded else None
-        self.objective = team.wrap(Objective(model, settings, compiled and not sharded), sharded, compiled)
+        objective = Objective(model, settings, compiled and not sharded)
+        self._readings = objective.readings
+        self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(self.objective, settings.optimiser)
         self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
         self._graphs: StepGraphs | None = None
@@ -163,9 +163,12 @@ class Trainer:
         portion = self._feed.next()
         rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width, self.settings.steps)
         optim.set_rate(self.optimiser, rate)
-        loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
+        with self._exactly():
+            loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
         if self.settings.ema is not None:
-            torch._foreach_lerp_(self.moving, [weight.detach() for weight in self._weights()], 1 - self.settings.ema)
+            share = usable * (1 - self.settings.ema)  # a step that was skipped moves nothing
+            for mean, weight in zip(self.moving, self._weights(), strict=True):
+                mean.lerp_(weight.detach(), share.to(mean.dtype))
         self._tally.add(loss, norm, usable, portion, rate)
         self.step += 1
         self.cursor += 1
@@ -212,6 +215,7 @@ class Trainer:
             checkpoint.share_of(state, part, parts),
             checkpoint.random_state(),
             cursor=self.cursor,
+            batch_parts=self.parts,
             moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
             part=part,
             parts=parts,
@@ -233,6 +237,8 @@ class Trainer:
         for name, weight in zip(self._weight_names(), self.moving, strict=False):
             weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
         self.step = snapshot.step
+        # As many as memory turned out to need: other parts are other sums, which round otherwise.
+        self.parts = max(self.settings.parts, snapshot.batch_parts)
         self.go_to(snapshot.cursor)
 
     @torch.no_grad()
@@ -321,7 +327,7 @@ class Trainer:
         labels = max(1.0, self.team.sum(torch.tensor(portion.labels, dtype=torch.float64)).item())
         total = torch.zeros((), device=self.device)
         for first_row, part, last in self._in_parts(portion.batch):
-            self.noise.set(self.cursor, first_row)
+            self.noise.set(self.cursor, first_row * self._readings)
             with self._precision(), self.team.accumulating(self.objective, last):
                 loss = self.objective(part) * (1 / labels)
                 # The team takes the mean over its members, where the sum is wanted.
@@ -344,6 +350,19 @@ class Trainer:
         if matrix is None or not isinstance(model, SequenceModel):
             return model.losses(batch, self._likelihood).double().sum()
         return total_likelihood(model.features(batch), *matrix, batch.labels_BT)
+
+    @contextmanager
+    def _exactly(self) -> Iterator[None]:
+        """Sums in one order, on a GPU, too, as long as a step takes: searches and validations need no such thing."""
+        if not (self.settings.deterministic and self.device.type == "cuda"):
+            yield
+            return
+        # To be told is not enough for attention: only where a warning is not either does torch choose the exact kernel.
+        torch.use_deterministic_algorithms(True, warn_only=not self.model.exact_on_gpu)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(False)
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
