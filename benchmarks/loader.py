@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.batch import IGNORED, Batch, Specials
+from regard.batch import Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.prefetch import Prefetch
 from regard.data.store import StoreWriter, TokenStore
@@ -51,16 +51,11 @@ def measure(name: str, store: TokenStore, settings: BatchSettings) -> None:
     with Prefetch(batches, 0, "cpu") as prefetch:
         clock, cpu = time.perf_counter(), time.process_time()
         while time.perf_counter() < clock + SECONDS:
-            tokens += real_tokens(next(prefetch))
+            tokens += next(prefetch).tokens
             made += 1
         seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
     speeds = f"{tokens / cpu / 1e6:.1f} million tokens a CPU second, {tokens / seconds / 1e6:.1f} a second"
     print(f"    {made:,} batches: {speeds}")
-
-
-def real_tokens(batch: Batch) -> int:
-    source = 0 if batch.source is None else int((batch.source.places.segments_or_ones() != 0).sum())
-    return source + int((batch.labels_BT != IGNORED).sum())
 
 
 def main(folder: Path | None = None) -> None:

@@ -25,12 +25,12 @@ import torch.nn.functional as F
 
 from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
+from regard.data.prefetch import real_tokens
 from regard.data.store import TokenStore
 from regard.models.build import build
 from regard.models.gpt import GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.transformer import TransformerSettings
-from regard.training.feed import real_tokens
 from regard.training.optim import OptimiserSettings
 from regard.training.trainer import Trainer, TrainingSettings
 

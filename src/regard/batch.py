@@ -12,7 +12,7 @@ ByteNet) or look for its ends (a classifier that takes the first or the last tok
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -97,15 +97,10 @@ class Places:
         segments = None if self.segments_BT is None else self.segments_BT.reshape(rows, -1)
         return Places(self.positions_BT.reshape(rows, -1), segments)
 
-    def to(self, device: torch.device) -> Places:
-        """The same places on another device."""
-        segments = None if self.segments_BT is None else self.segments_BT.to(device, non_blocking=True)
-        return Places(self.positions_BT.to(device, non_blocking=True), segments)
-
-    def pinned(self) -> Places:
-        """The same places in memory from which a copy to a GPU runs beside its work."""
-        segments = None if self.segments_BT is None else self.segments_BT.contiguous().pin_memory()
-        return Places(self.positions_BT.contiguous().pin_memory(), segments)
+    def map(self, function: Callable[[Tensor], Tensor]) -> Places:
+        """The same places after `function` has been applied to each tensor."""
+        segments = None if self.segments_BT is None else function(self.segments_BT)
+        return Places(function(self.positions_BT), segments)
 
 
 @dataclass(frozen=True)
@@ -133,19 +128,13 @@ class Tokens:
         real = positions < lengths_B1
         return cls(ids, Places(torch.where(real, positions, 0), real.long()))
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Tokens:
+        """The same tokens after `function` has been applied to each tensor."""
+        return Tokens(function(self.ids_BT), self.places.map(function))
+
     def to(self, device: torch.device) -> Tokens:
         """The same tokens on another device."""
-        return Tokens(self.ids_BT.to(device, non_blocking=True), self.places.to(device))
-
-    def pinned(self) -> Tokens:
-        """The same tokens in pinned memory."""
-        return Tokens(self.ids_BT.contiguous().pin_memory(), self.places.pinned())
-
-    def rows(self, which: slice) -> Tokens:
-        """Some of the rows."""
-        segments = self.places.segments_BT
-        places = Places(self.places.positions_BT[which], None if segments is None else segments[which])
-        return Tokens(self.ids_BT[which], places)
+        return self.map(lambda x: x.to(device, non_blocking=True))
 
 
 @dataclass(frozen=True)
@@ -160,17 +149,19 @@ class Batch:
     target: Tokens
     labels_BT: Tensor
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The same batch after `function` has been applied to each tensor; all have the same rows."""
+        source = None if self.source is None else self.source.map(function)
+        return Batch(source, self.target.map(function), function(self.labels_BT))
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        source = None if self.source is None else self.source.to(device)
-        return Batch(source, self.target.to(device), self.labels_BT.to(device, non_blocking=True))
+        return self.map(lambda x: x.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same batch in pinned memory."""
-        source = None if self.source is None else self.source.pinned()
-        return Batch(source, self.target.pinned(), self.labels_BT.contiguous().pin_memory())
+        """The same batch in memory from which a copy to a GPU runs beside its work."""
+        return self.map(lambda x: x.contiguous().pin_memory())
 
     def rows(self, which: slice) -> Batch:
         """Some of the rows."""
-        source = None if self.source is None else self.source.rows(which)
-        return Batch(source, self.target.rows(which), self.labels_BT[which])
+        return self.map(lambda x: x[which])

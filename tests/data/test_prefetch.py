@@ -11,9 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import Batch, Specials
+from regard.batch import IGNORED, Batch, Specials
+from regard.data.ahead import Ahead
 from regard.data.batching import Batches, BatchSettings
-from regard.data.prefetch import Ahead, Prefetch
+from regard.data.prefetch import Prefetch, real_tokens
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 BATCHES = Batches([([number], [number] * (number % 7)) for number in range(10, 90)], SPECIALS, BatchSettings(40), 1)
@@ -108,12 +109,21 @@ def test_closing_at_any_moment_never_hangs() -> None:
 def test_batches_are_those_of_their_steps(first: int) -> None:
     with Prefetch(BATCHES, first, "cpu") as prefetch:
         for step in range(first, first + 2 * BATCHES.per_epoch):
-            assert same(next(prefetch), BATCHES[step])
+            assert same(next(prefetch).batch, BATCHES[step])
 
 
 def test_each_process_has_its_share() -> None:
     with Prefetch(BATCHES, 3, torch.device("cpu"), rank=1, ranks=2) as prefetch:
-        assert same(next(prefetch), BATCHES.share(3, 1, 2))
+        assert same(next(prefetch).batch, BATCHES.share(3, 1, 2))
+
+
+def test_portions_are_counted() -> None:
+    with Prefetch(BATCHES, 0, "cpu") as prefetch:
+        for batch, tokens, slots, labels in (next(prefetch) for _ in range(BATCHES.per_epoch)):
+            assert batch.source is not None
+            assert tokens == real_tokens(batch.source) + real_tokens(batch.target) <= slots
+            assert slots == batch.source.ids_BT.numel() + batch.target.ids_BT.numel()
+            assert labels == (batch.labels_BT != IGNORED).sum() > 0
 
 
 def test_a_mistake_in_a_batch_is_raised() -> None:
@@ -125,6 +135,6 @@ def test_a_mistake_in_a_batch_is_raised() -> None:
 def test_batches_arrive_on_the_gpu_as_they_are() -> None:
     with Prefetch(BATCHES, 0, "cuda") as prefetch:
         for step in range(50):
-            batch = next(prefetch)
+            batch = next(prefetch).batch
             assert batch.labels_BT.is_cuda
             assert same(batch.to(torch.device("cpu")), BATCHES[step])

@@ -93,6 +93,13 @@ def test_a_stop_in_the_middle_changes_no_bit(tmp_path: Path) -> None:
     assert torch.equal(weights(unbroken), weights(resumed))
 
 
+def test_a_run_that_needs_parts_records_no_steps() -> None:
+    run = trainer()
+    assert run._graphs is not None
+    run.restore(replace(run.snapshot(), batch_parts=2))
+    assert run._graphs is None
+
+
 def test_a_bad_gradient_is_skipped_in_a_recorded_step_too() -> None:
     run = trainer()
     for _ in range(6):

@@ -13,12 +13,12 @@ import torch
 
 from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
+from regard.data.prefetch import real_tokens
 from regard.data.store import Example
 from regard.errors import DataError, UsageError
 from regard.models.build import build
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
-from regard.training.feed import real_tokens
 from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport

@@ -7,13 +7,13 @@ the loss that is each label's, learning rate and noise lie in places that are fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from regard.batch import Batch, Tokens
+from regard.batch import Batch
 
 FIRST_STEPS = 3  # of a shape, made as usual: compilers and libraries choose their kernels in them
 MANY = 4  # shapes: each recording keeps the memory of a whole step
@@ -56,7 +56,7 @@ class StepGraphs:
         return recording.results
 
     def _record(self, batch: Batch) -> _Recording:
-        own = _copy(batch)
+        own = batch.map(lambda x: x.clone(memory_format=torch.contiguous_format))
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -64,24 +64,7 @@ class StepGraphs:
         return _Recording(graph, own, results)
 
 
-def _tensors(batch: Batch) -> Iterator[Tensor]:
-    for side in (batch.source, batch.target):
-        if side is not None:
-            yield side.ids_BT
-            yield side.places.positions_BT
-            if side.places.segments_BT is not None:
-                yield side.places.segments_BT
-    yield batch.labels_BT
-
-
-def _copy(batch: Batch) -> Batch:
-    def copy(tokens: Tokens) -> Tokens:
-        segments = tokens.places.segments_BT
-        places = type(tokens.places)(
-            tokens.places.positions_BT.clone(memory_format=torch.contiguous_format),
-            None if segments is None else segments.clone(),
-        )
-        return Tokens(tokens.ids_BT.clone(), places)
-
-    source = None if batch.source is None else copy(batch.source)
-    return Batch(source, copy(batch.target), batch.labels_BT.clone())
+def _tensors(batch: Batch) -> list[Tensor]:
+    sides = [side for side in (batch.source, batch.target) if side is not None]
+    found = [tensor for side in sides for tensor in (side.ids_BT, side.places.positions_BT, side.places.segments_BT)]
+    return [tensor for tensor in (*found, batch.labels_BT) if tensor is not None]

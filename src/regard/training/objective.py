@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import IGNORED, Batch, Places, Tokens
+from regard.batch import IGNORED, Batch
 from regard.errors import UsageError
 from regard.layers.dropout import TokenCut
 from regard.models.interface import Learner, SequenceModel
@@ -117,17 +117,4 @@ def _divergence(p_MV: Tensor, q_MV: Tensor) -> Tensor:
 
 def twice(batch: Batch) -> Batch:
     """Every row twice, one below the other: row r of any part of a batch is rows 2·r and 2·r + 1."""
-
-    def again(x_BT: Tensor) -> Tensor:
-        return x_BT.repeat_interleave(2, dim=0)
-
-    def doubled(tokens: Tokens) -> Tokens:
-        segments = tokens.places.segments_BT
-        places = Places(
-            tokens.places.positions_BT.repeat_interleave(2, dim=0),
-            None if segments is None else segments.repeat_interleave(2, dim=0),
-        )
-        return Tokens(again(tokens.ids_BT), places)
-
-    source = None if batch.source is None else doubled(batch.source)
-    return Batch(source, doubled(batch.target), again(batch.labels_BT))
+    return batch.map(lambda x: x.repeat_interleave(2, dim=0))

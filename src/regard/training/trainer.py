@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch
 from regard.data.batching import Batches
+from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
 from regard.models.interface import Learner, SequenceModel
 from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
-from regard.training.feed import Feed, Portion
 from regard.training.graph import StepGraphs
 from regard.training.loss import smoothed_cross_entropy, total_likelihood
 from regard.training.objective import Objective, ObjectiveSettings
@@ -142,15 +142,9 @@ class Trainer:
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(self.objective, settings.optimiser)
         self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
-        self._graphs: StepGraphs | None = None
-        if (
-            compiled
-            and team.size == self.parts == 1
-            and len(batches.shapes) <= graph.MANY
-            and self.device.type == "cuda"
-        ):
-            self._graphs = StepGraphs(self._whole_step, self.device)
-        self._feed: Feed | None = None
+        self._compiled = compiled
+        self._graphs = self._step_graphs()
+        self._feed: Prefetch | None = None
         self._tally = _Tally(self.device)
         self._likelihood = smoothed_cross_entropy(0.0)
 
@@ -159,8 +153,8 @@ class Trainer:
         self.team.now(self.step + 1, self.cursor)
         self._tally.begin()
         if self._feed is None:
-            self._feed = Feed(self.batches, self.cursor, self.device, self.team.rank, self.team.size)
-        portion = self._feed.next()
+            self._feed = Prefetch(self.batches, self.cursor, self.device, self.team.rank, self.team.size)
+        portion = next(self._feed)
         rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width, self.settings.steps)
         optim.set_rate(self.optimiser, rate)
         with self._exactly():
@@ -230,8 +224,6 @@ class Trainer:
                 f"checkpoint of step {snapshot.step:,}: its weights must fit the model of the recipe, but do not. "
                 f"Leave the model's settings as they were. {error}"
             ) from error
-        if self._graphs is not None:
-            self._graphs = StepGraphs(self._whole_step, self.device)  # recordings know the old moments' places
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
         checkpoint.restore_random(snapshot.random)
         for name, weight in zip(self._weight_names(), self.moving, strict=False):
@@ -239,6 +231,7 @@ class Trainer:
         self.step = snapshot.step
         # As many as memory turned out to need: other parts are other sums, which round otherwise.
         self.parts = max(self.settings.parts, snapshot.batch_parts)
+        self._graphs = self._step_graphs()  # recordings know the places of the moments that were there before
         self.go_to(snapshot.cursor)
 
     @torch.no_grad()
@@ -266,6 +259,12 @@ class Trainer:
         return checkpoint.weights_of(self.model) | means
 
     # ---- one step
+
+    def _step_graphs(self) -> StepGraphs | None:
+        """What records steps, where a step is one piece of work of one GPU, and there are few shapes of it."""
+        whole = self.team.size == self.parts == 1 and len(self.batches.shapes) <= graph.MANY
+        records = self._compiled and whole and self.device.type == "cuda"
+        return StepGraphs(self._whole_step, self.device) if records else None
 
     def _change_weights(self, portion: Portion) -> tuple[Tensor, Tensor, Tensor]:
         loss, norm = self._gradients_in_memory(portion)
