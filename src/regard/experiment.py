@@ -267,7 +267,7 @@ class _Run:
         judged = samples[: self._bleu_lines]
         if not judged:
             return []
-        lines = Lines([each.translation for each in judged], [[each.reference for each in judged]])
+        lines = Lines([each.translation for each in judged], [[each.reference or "" for each in judged]])
         return [replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")]
 
     def _valid_batches(self) -> Iterator[Any]:
@@ -285,7 +285,7 @@ class _Run:
                 prompts = [self.data.valid.target[number][:PROMPT] for number in range(min(SAMPLES, len(pairs)))]
                 drawn = sample(model, prompts, specials, CONTINUED, seeds=range(len(prompts)))
                 return [
-                    Sample(tokenizer.decode(prompt), "", tokenizer.decode(found.tokens))
+                    Sample(tokenizer.decode(prompt), None, tokenizer.decode(found.tokens))
                     for prompt, found in zip(prompts, drawn, strict=True)
                 ]
             texts = self._translate(model, [self.data.valid.source[number] for number in range(len(pairs))])

@@ -191,3 +191,9 @@ def test_samples_are_said(metrics: Path) -> None:
     log.samples([Sample("one", "eins", "eins"), Sample("two", "zwei", "drei")])
     log.close()
     assert stream.getvalue() == "  ✓ one  →  eins\n  ✗ two  →  drei\n"
+
+
+def test_what_has_no_right_answer_is_not_marked_as_wrong() -> None:
+    assert sample_lines(Sample("one", "eins", "eins"), 80) == ["  ✓ one  →  eins"]
+    assert sample_lines(Sample("one", "eins", "zwei"), 80) == ["  ✗ one  →  zwei"]
+    assert sample_lines(Sample("the cat", None, " sat"), 80) == ["  · the cat  →   sat"]

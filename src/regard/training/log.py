@@ -23,7 +23,8 @@ class Sample(NamedTuple):
     """A sentence to watch: what the model makes of it, and what it should."""
 
     source: str
-    reference: str
+    reference: str | None
+    """None where there is no one right answer: how a text goes on, say."""
     translation: str
 
 
@@ -146,7 +147,7 @@ class _MovingMean:
 
 def sample_lines(sample: Sample, width: int) -> list[str]:
     """A sample for people: on one line where it fits, else each side on its own, cut to `width` columns."""
-    mark = "✓" if sample.translation == sample.reference else "✗"
+    mark = "·" if sample.reference is None else "✓" if sample.translation == sample.reference else "✗"
     line = f"  {mark} {sample.source}  →  {sample.translation}"
     if line == cut(line, width):
         return [line]
