@@ -129,6 +129,14 @@ def test_shapes_are_few_and_known_before(count: int, tokens: int, layout: Layout
     assert f"{batches.per_epoch} batches an epoch, {len(batches.shapes)} shape" in batches.summary()
 
 
+def test_a_long_sentence_makes_rows_that_are_not_common() -> None:
+    pairs = [*examples(2_000), ([7] * 50, [8] * 50)]
+    batches = Batches(pairs, SPECIALS, BatchSettings(tokens=100, layout="packed", row=25), seed=1)
+    assert len(batches.shapes) == 2
+    assert batches.common(0.02) == batches.lengths[:1]
+    assert batches.common(0.0) == batches.lengths
+
+
 def test_little_is_padded_and_batches_are_full() -> None:
     for layout in LAYOUTS:
         batches = Batches(examples(3_000, longest=60), SPECIALS, BatchSettings(1_000, layout, row=100), seed=1)
@@ -335,3 +343,42 @@ def test_a_batch_is_no_window_into_the_store() -> None:
     before = store.target.ids.copy()
     Batches(store, SPECIALS, BatchSettings(100), seed=1)[0].target.ids_BT.fill_(7)
     assert np.array_equal(store.target.ids, before)
+
+
+# ---- rows that go on from batch to batch
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 7))
+def test_a_stream_reads_every_token_once_and_rows_go_on(count: int, rows: int, row: int) -> None:
+    store = texts(count)
+    settings = BatchSettings(tokens=rows * row, layout="stream", row=row)
+    batches = Batches(store, SPECIALS, settings, seed=3)
+    found = [batches[step] for step in range(batches.per_epoch)]
+    labels_BT = torch.cat([batch.labels_BT for batch in found], dim=1)
+    read_BT = torch.cat([batch.target.ids_BT for batch in found], dim=1)
+    in_order = [token for line in labels_BT.tolist() for token in line if token != IGNORED]
+    assert in_order == store.target.ids.tolist()
+    for read, labels in zip(read_BT.tolist(), labels_BT.tolist(), strict=True):
+        real = [token for token in labels if token != IGNORED]
+        assert labels[: len(real)] == real, "padding stands at the end of a row"
+        wanted = [SPECIALS.start if token == SPECIALS.end else token for token in real[:-1]]
+        assert read[1 : len(real)] == wanted
+    assert batches.shapes == [(labels_BT.shape[0], 0, row)]
+    assert [batches.begins(step) for step in range(batches.per_epoch + 1)] == [
+        step % batches.per_epoch == 0 for step in range(batches.per_epoch + 1)
+    ]
+    assert ids(batches[batches.per_epoch]) == ids(batches[0])
+
+
+def test_a_stream_divided_among_processes_keeps_its_rows() -> None:
+    batches = Batches(texts(40), SPECIALS, BatchSettings(tokens=15, layout="stream", row=5), seed=3)
+    for step in range(batches.per_epoch):
+        shares = [batches.share(step, rank, 2).labels_BT for rank in (0, 1)]
+        together = torch.cat(shares)
+        assert torch.equal(together[:3], batches[step].labels_BT)
+        assert (together[3:] == IGNORED).all()
+
+
+def test_a_stream_needs_running_text() -> None:
+    with pytest.raises(UsageError, match="`stream` is for running text, but the corpus has pairs"):
+        Batches(examples(3), SPECIALS, BatchSettings(tokens=8, layout="stream", row=4), 1)

@@ -59,7 +59,11 @@ class Lesson:
 class Lessons:
     """Batch number `step`, drawn from all lessons: as much of `Batches` as the trainer uses."""
 
-    shapes = ()  # nobody counts them: nothing is compiled here
+    shapes = lengths = ()  # nobody counts them: nothing is compiled here
+    streams = False
+
+    def common(self, _share: float) -> tuple[()]:
+        return ()
 
     def __init__(self, lessons: Sequence[Lesson], rows: int = 32) -> None:
         self.lessons, self.rows = lessons, rows

@@ -112,3 +112,14 @@ def test_a_bad_gradient_is_skipped_in_a_recorded_step_too() -> None:
     assert run.report().skipped == 1
     run.close()
     assert torch.equal(weights(run)[64 * 10 :], before)
+
+
+@pytest.mark.parametrize("wish", [{"r_drop": 5.0}, {"simcut": 3.0}])
+def test_two_readings_can_be_recorded(wish: dict[str, float]) -> None:
+    run, plain = trainer(replace(SETTINGS, **wish)), trainer(replace(SETTINGS, compile="no", **wish))
+    for _ in range(8):
+        run.advance()
+        plain.advance()
+    assert run._graphs is not None
+    assert run._graphs._recordings
+    assert run.report().loss == pytest.approx(plain.report().loss, rel=0.02)

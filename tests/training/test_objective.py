@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -105,3 +107,23 @@ def test_simcut_without_embeddings_to_cut_is_refused() -> None:
     model = build(RecurrentSettings(), 20)
     with pytest.raises(UsageError, match=r"training\.simcut: needs a model with token embeddings that can be cut"):
         Objective(model, ObjectiveSettings(simcut=1.0))
+
+
+def test_only_common_rows_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def compiler(function: Callable[[Batch], Tensor], dynamic: bool) -> Callable[[Batch], Tensor]:
+        def compiled(batch: Batch) -> Tensor:
+            asked.append(batch.target.ids_BT.shape[1])
+            return function(batch)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    model = build(MODEL, 20).eval()
+    assert BATCH.source is not None
+    source, target = BATCH.source.ids_BT.shape[1], BATCH.target.ids_BT.shape[1]
+    usual = Objective(model, ObjectiveSettings())(BATCH)
+    assert Objective(model, ObjectiveSettings(), [(source, target)])(BATCH) == usual
+    assert Objective(model, ObjectiveSettings(), [(source, target + 1)])(BATCH) == usual
+    assert asked == [target]

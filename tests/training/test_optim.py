@@ -152,3 +152,44 @@ def test_a_gradient_that_is_no_number_changes_nothing(norm: float) -> None:
         assert torch.equal(model.weight, before) != bool(usable)
     assert adam.state[model.weight]["step"] == 1
     assert adam.state[model.weight]["exp_avg"].isfinite().all()
+
+
+def test_a_rate_that_falls_in_steps() -> None:
+    """The medium model of Zaremba et al. 2014: six epochs at the full rate, then divided by 1.2 after each."""
+    settings = OptimiserSettings(
+        kind="sgd", schedule="steps", warmup=0, rate=1.0, decay=1.2, decay_from=60, decay_every=10
+    )
+    rates = [settings.learning_rate(step, 512, 390) for step in range(1, 391)]
+    assert rates[:60] == [1.0] * 60
+    assert rates[60:70] == [1 / 1.2] * 10
+    assert rates[-1] == pytest.approx(1.2**-33)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_plain_gradient_descent(clip: float | None) -> None:
+    model = nn.Linear(2, 1, bias=False)
+    before = model.weight.detach().clone()
+    descent = optimiser(model, OptimiserSettings(kind="sgd", schedule="constant", warmup=0))
+    set_rate(descent, 0.1)
+    gradient = torch.tensor([[3.0, 4.0]])
+    model.weight.grad = gradient.clone()
+    assert apply(descent, torch.tensor(5.0), clip)
+    share = 1.0 if clip is None else clip / 5
+    torch.testing.assert_close(model.weight.detach(), before - 0.1 * share * gradient)
+    model.weight.grad = torch.full((1, 2), math.nan)
+    assert not apply(descent, torch.tensor(math.nan), clip)
+    assert model.weight.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"decay": 0.5}, "`decay` must be at least 1 and finite, but is 0.5"),
+        ({"decay_from": -1}, "`decay_from` must be at least 0, but is -1"),
+        ({"decay_every": 0}, "`decay_every` must be at least 1, but is 0"),
+        ({"kind": "sgd", "weight_decay": 0.1}, '`weight_decay` needs kind = "adamw", but kind is "sgd"'),
+    ],
+)
+def test_settings_of_descent_that_make_no_sense(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        OptimiserSettings(**settings)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.batch import Batch, Specials
-from regard.data.collate import EMPTY, one_a_row, sentence_rows, text_rows
+from regard.data.collate import EMPTY, one_a_row, sentence_rows, stream_rows, text_rows
 from regard.data.packing import Lengths, Rows, bucketed, packed
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
@@ -28,7 +28,7 @@ from regard.settings import check_words
 
 __all__ = ["BatchSettings", "Batches", "Example", "Layout", "Shape", "collate", "shuffled"]
 
-Layout = Literal["buckets", "packed", "blocks"]
+Layout = Literal["buckets", "packed", "blocks", "stream"]
 FIRST_TOKEN = 2**32 - 1  # sets these random numbers apart from those that order rows and batches
 
 
@@ -37,13 +37,14 @@ class BatchSettings:
     """How large a batch is and how its rows are filled. The paper's has about 25,000 source and 25,000 target tokens.
 
     `buckets` puts one sentence into a row; rows of about the same lengths share a batch. `packed` fills rows with
-    several whole sentences. `blocks` cuts running text into rows, for language models.
+    several whole sentences. `blocks` cuts running text into rows, for language models; `stream` does, too, and lets
+    each row of a batch go on from the same row of the batch before, for recurrent ones.
     """
 
     tokens: int = 25_000
     layout: Layout = "buckets"
     row: int = 128
-    """How long a row is, for `packed` and `blocks`."""
+    """How long a row is, for `packed`, `blocks` and `stream`."""
     shapes: int = 128
     """How many different shapes there may be, for `buckets`; with more of them, less is padded."""
 
@@ -90,7 +91,11 @@ class Batches:
             raise DataError("examples: there must be at least one to make batches of, but there is none. Give more.")
         self._store, self._specials, self._settings, self._seed = store, specials, settings, seed
         self._rows = _sentence_rows_of(store, settings)
-        if self._rows:
+        self.streams = settings.layout == "stream"
+        """Whether each row goes on from the same row of the batch before."""
+        if self.streams:
+            kinds = [_stream(len(store.target.ids), settings)]
+        elif self._rows:
             kinds = [_Kind.of(len(rows), rows.shape, settings.tokens) for rows in self._rows]
         else:
             kinds = [_Kind.of(-(-len(store.target.ids) // settings.row), Lengths(0, settings.row), settings.tokens)]
@@ -116,6 +121,8 @@ class Batches:
                 "be below the number of them. Correct the numbers."
             )
         epoch, place = divmod(step, self.per_epoch)
+        if self.streams:
+            return self._stream_share(place, rank, ranks)
         kind, numbers = self._plan(epoch)(place)
         each = -(-self._kinds[kind].shape.rows // ranks)
         mine = np.full(each, EMPTY)
@@ -125,10 +132,31 @@ class Batches:
             return sentence_rows(self._store, self._specials, self._rows[kind], mine)
         return text_rows(self._store, self._specials, self._settings.row, mine, self._first_token(epoch))
 
+    def begins(self, step: int) -> bool:
+        """Whether the rows of batch `step` go on from nothing before them."""
+        return not self.streams or step % self.per_epoch == 0
+
+    def _stream_share(self, place: int, rank: int, ranks: int) -> Batch:
+        rows = self._kinds[0].shape.rows
+        each = -(-rows // ranks)
+        numbers = np.arange(rank * each, (rank + 1) * each)
+        numbers[numbers >= rows] = EMPTY
+        return stream_rows(self._store, self._specials, self._settings.row, numbers, place, rows)
+
     @property
     def examples(self) -> int:
         """How many examples an epoch has."""
         return len(self._store)
+
+    @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Of the rows of each shape, source and target."""
+        return [(shape.source, shape.target) for shape in self.shapes]
+
+    def common(self, share: float) -> list[tuple[int, int]]:
+        """The lengths of rows that at least this share of all batches have."""
+        enough = share * self.per_epoch
+        return [found for found, kind in zip(self.lengths, self._kinds, strict=True) if kind.batches >= enough]
 
     def summary(self) -> str:
         """How many batches and shapes there are, and how much of them is padding."""
@@ -174,13 +202,22 @@ def _sentence_rows_of(store: TokenStore, settings: BatchSettings) -> list[Rows]:
             return bucketed(source, store.target.lengths, settings.tokens, settings.shapes)
         case "packed":
             return packed(source, store.target.lengths, settings.row)
-        case "blocks":
+        case "blocks" | "stream":
             if source is not None:
                 raise UsageError(
-                    "batch.layout: `blocks` is for running text, but the corpus has pairs of source and target. "
+                    f"batch.layout: `{settings.layout}` is for running text, but the corpus has pairs of source and "
+                    "target. "
                     "Use `packed` or `buckets`."
                 )
             return []
+
+
+def _stream(tokens: int, settings: BatchSettings) -> _Kind:
+    """As many rows as a batch has room for, and as many batches as it takes to read the text in them."""
+    rows = min(max(1, settings.tokens // settings.row), tokens)
+    stretch = -(-tokens // rows)
+    batches = -(-stretch // settings.row)
+    return _Kind(rows * batches, batches, Shape(rows, 0, settings.row))
 
 
 def collate(examples: Sequence[Example], specials: Specials) -> Batch:

@@ -106,6 +106,26 @@ def text_rows(store: TokenStore, specials: Specials, row: int, numbers: Integers
     return Batch(None, Tokens.whole(torch.from_numpy(read_BT)), torch.from_numpy(labels_BT))
 
 
+def stream_rows(store: TokenStore, specials: Specials, row: int, numbers: Integers, place: int, rows: int) -> Batch:
+    """Batch number `place` of a text that is read in so many `rows` side by side, each a stretch of it from end to end.
+
+    Row r of one batch goes on where row r of the batch before ended. The stretches are equally long; where one ends,
+    the rest of its row is padding, and so are rows numbered `EMPTY`.
+    """
+    text = store.target.ids
+    stretch = -(-len(text) // rows)
+    within_T = place * row + np.arange(row)
+    place_BT = numbers[:, None] * stretch + within_T
+    real_BT = (numbers != EMPTY)[:, None] & (within_T < stretch) & (place_BT < len(text))
+    place_BT = np.where(real_BT, place_BT, 0)
+    labels_BT = text[place_BT].astype(np.int64)
+    read_BT = text[place_BT - 1].astype(np.int64)
+    read_BT[read_BT == specials.end] = specials.start
+    read_BT[~real_BT] = specials.padding
+    labels_BT[~real_BT] = IGNORED
+    return Batch(None, Tokens.whole(torch.from_numpy(read_BT)), torch.from_numpy(labels_BT))
+
+
 def one_a_row(store: TokenStore) -> Rows:
     """Every example a row of its own, all as long as the longest."""
     source = 0 if store.source is None else int(store.source.lengths.max())

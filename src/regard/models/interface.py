@@ -56,6 +56,8 @@ class SequenceModel(Learner, Generic[StateT]):
     """How many tokens there are."""
     reads_source: ClassVar[bool] = True
     """Whether it reads a source before it writes; a language model does not."""
+    joins_source: ClassVar[bool] = False
+    """Whether source and target become one sequence inside, and its attention is over both."""
     context: int | None = None
     """How many target tokens it can read, the start among them; None if any number will do."""
 
@@ -113,3 +115,18 @@ class SequenceModel(Learner, Generic[StateT]):
                 f"{type(self).__name__}.step: needs at least one token a row, but was given {list(tokens_BT.shape)}; "
                 "begin with the start token"
             )
+
+
+Carried = dict[str, Tensor]
+"""What a model keeps of the rows it has read, [B, …] each, by name; empty before the first."""
+
+
+class ContinuingModel(SequenceModel[StateT]):
+    """A language model that can read on and on: what it keeps of a text does not grow with it."""
+
+    @abstractmethod
+    def read_on(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
+        """The features of rows that go on from those read `before`, [B, T, D], and what to go on from after them.
+
+        No gradient flows from one call into the one before (truncated backpropagation through time).
+        """

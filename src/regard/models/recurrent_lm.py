@@ -7,6 +7,7 @@ Shapes: B rows, T tokens, D model, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
 from regard.layers.recurrent import Cell, Hidden, Links, RecurrentStack, StackSizes, initialise, row_lengths
-from regard.models.interface import SequenceModel
+from regard.models.interface import Carried, ContinuingModel
 from regard.settings import check_words
 
 
@@ -33,6 +34,9 @@ class RecurrentLMSettings:
     links: Links = "plain"
     tied: bool = False
     """Use the embedding matrix as the output matrix (Press and Wolf 2017)."""
+    spread: float | None = None
+    """Draw every first weight evenly from -spread to spread, biases too, as Zaremba et al. do (0.05 for the medium
+    model); unless given, each kind of matrix is drawn in the way that suits it."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -41,6 +45,8 @@ class RecurrentLMSettings:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        if self.spread is not None and not 0 < self.spread < math.inf:
+            raise ValueError(f"`spread` must be positive and finite, but is {self.spread}")
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,8 @@ class RecurrentLMState:
         return RecurrentLMState(tuple(layer.select(rows) for layer in self.hidden))
 
 
-class RecurrentLM(SequenceModel[RecurrentLMState]):
-    """Recurrent layers over an embedding, and a softmax over what comes next. Every row starts from zero."""
+class RecurrentLM(ContinuingModel[RecurrentLMState]):
+    """Recurrent layers over an embedding, and a softmax over what comes next; a row starts from zero or is read on."""
 
     reads_source: ClassVar[bool] = False
     packs_sentences = False
@@ -72,6 +78,9 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
         self.output = None if settings.tied else nn.Linear(d_model, vocabulary, bias=False)
         self.output_bias_V = nn.Parameter(torch.zeros(vocabulary))
         initialise(self)
+        if settings.spread is not None:
+            for weight in self.parameters():
+                nn.init.uniform_(weight, -settings.spread, settings.spread)
 
     def features(self, batch: Batch) -> Tensor:
         """What the top layer gives at every position, [B, T, D]."""
@@ -79,6 +88,23 @@ class RecurrentLM(SequenceModel[RecurrentLMState]):
         rows = batch.target.ids_BT.shape[0]
         features_BTD, _ = self._read(batch.target.ids_BT, self.start(batch.source, rows))
         return features_BTD
+
+    def read_on(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
+        """The features of rows whose layers go on from the states `before`, [B, T, D], and the states after them."""
+        row_lengths(batch.target.places, "RecurrentLM, target")
+        self.refuse(batch.source)
+        hidden = self.stack.zero(batch.target.ids_BT.shape[0])
+        if before:
+            hidden = tuple(
+                Hidden(before[f"{layer}.output"], before.get(f"{layer}.cell")) for layer in range(len(hidden))
+            )
+        features_BTD, state = self._read(batch.target.ids_BT, RecurrentLMState(hidden))
+        after = {}
+        for layer, kept in enumerate(state.hidden):
+            after[f"{layer}.output"] = kept.output_BD.detach()
+            if kept.cell_BD is not None:
+                after[f"{layer}.cell"] = kept.cell_BD.detach()
+        return features_BTD, after
 
     def logits(self, features_BTD: Tensor) -> Tensor:
         """The output projection, [B, T, V]."""

@@ -4,6 +4,7 @@ checkpoints/00001000/
     model.safetensors       weights
     optimiser.safetensors   Adam's moments and step counts, by parameter name
     moving.safetensors      moving means of the weights, if the recipe asks for them
+    carried.safetensors     what each row of the next batch goes on from, if rows do (batch.layout = "stream")
     state.json              step, next batch, and how good each validation was
     random.safetensors      the state of the random generators
     manifest.json           size and SHA-256 of each
@@ -54,6 +55,8 @@ class Snapshot:
     """(step, how good: higher is better) of each validation so far."""
     batch_parts: int = 1
     """In how many parts a batch is read."""
+    carried: dict[str, Tensor] = field(default_factory=dict)
+    """What each row of the next batch goes on from, if rows do."""
     part: int = 0
     parts: int = 1
     """Of how many parts this is part 0, 1, …: the tensors above are only some of the run's. A `part` that is not among
@@ -62,7 +65,7 @@ class Snapshot:
     @property
     def bytes(self) -> int:
         """How much there is to write."""
-        groups = (self.weights, self.optimiser, self.random, self.moving)
+        groups = (self.weights, self.optimiser, self.random, self.moving, self.carried)
         return sum(tensor.nbytes for group in groups for tensor in group.values())
 
 
@@ -106,6 +109,8 @@ def _write(beside: Path, snapshot: Snapshot) -> list[str]:
     groups = {"model": snapshot.weights, "optimiser": snapshot.optimiser}
     if snapshot.moving:
         groups["moving"] = snapshot.moving
+    if snapshot.carried:
+        groups["carried"] = snapshot.carried
     if snapshot.part == 0:
         groups["random"] = snapshot.random
     end = "" if snapshot.parts == 1 else f"-{snapshot.part + 1:05d}-of-{snapshot.parts:05d}"
@@ -151,13 +156,15 @@ def load(place: Path, checked: bool = False) -> Snapshot:
     try:
         state = json.loads((place / STATE).read_text())
         validations = tuple((int(step), float(value)) for step, value in state["validations"])
-        weights, optimiser, random, moving = (
-            _group(place, name) for name in ("model", "optimiser", "random", "moving")
+        weights, optimiser, random, moving, carried = (
+            _group(place, name) for name in ("model", "optimiser", "random", "moving", "carried")
         )
         if not weights or not random:
             raise ValueError("it holds no weights" if not weights else "it holds no random state")
         cursor, batch_parts = int(state["cursor"]), int(state["batch_parts"])
-        return Snapshot(int(state["step"]), weights, optimiser, random, cursor, moving, validations, batch_parts)
+        return Snapshot(
+            int(state["step"]), weights, optimiser, random, cursor, moving, validations, batch_parts, carried
+        )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DataError(f"{place}: must be a checkpoint Regard wrote, but cannot be read as one ({error}).") from error
 

@@ -10,9 +10,10 @@ compared with those of a run without it; their α is this α.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch
 from regard.errors import UsageError
 from regard.layers.dropout import TokenCut
-from regard.models.interface import Learner, SequenceModel
+from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy, total_loss
 
 
@@ -50,11 +51,30 @@ class ObjectiveSettings:
 
 
 class Objective(nn.Module):
-    """A model and what it is trained to make small: a batch → the sum of its losses, []."""
+    """A model and what it is trained to make small: a batch → the sum of its losses, [].
 
-    def __init__(self, model: Learner, settings: ObjectiveSettings, compiled: bool = False) -> None:
+    Rows whose lengths (source, target) are among `compiled` are read by compiled code.
+    """
+
+    def __init__(
+        self,
+        model: Learner,
+        settings: ObjectiveSettings,
+        compiled: Collection[tuple[int, int]] = (),
+        streams: bool = False,
+    ) -> None:
         super().__init__()
         self.model, self.settings = model, settings
+        self.carried: Carried | None = {} if streams else None
+        """What each row of a batch goes on from, where rows go on from those of the batch before."""
+        if streams and (self.readings == 2 or not isinstance(model, ContinuingModel)):
+            found = (
+                "R-Drop or SimCut is on" if isinstance(model, ContinuingModel) else f"it is a {type(model).__name__}"
+            )
+            raise UsageError(
+                "batch.layout: `stream` needs a language model that reads on from batch to batch, a `recurrent-lm`, "
+                f"once, but {found}. Choose `blocks`, or set `r_drop` and `simcut` to 0."
+            )
         self._criterion = smoothed_cross_entropy(settings.label_smoothing)
         self._cuts = [module for module in model.modules() if isinstance(module, TokenCut)]
         if settings.simcut and not self._cuts:
@@ -64,7 +84,7 @@ class Objective(nn.Module):
             )
         self._features = None
         if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
-            self._features = torch.compile(model.features, dynamic=False) if compiled else model.features
+            self._features = _compiled(model, compiled) if compiled else model.features
 
     @property
     def readings(self) -> int:
@@ -75,6 +95,9 @@ class Objective(nn.Module):
         """The sum over all labels, []; divide by how many there are."""
         if self.readings == 2:
             return self._two_readings(batch)
+        if self.carried is not None and isinstance(self.model, ContinuingModel):
+            features, self.carried = self.model.read_on(batch, self.carried)
+            return self._criterion(self.model.logits, features, batch.labels_BT).sum()
         matrix = self.model.output_matrix() if isinstance(self.model, SequenceModel) else None
         if self._features is None or matrix is None:
             return self.model.losses(batch, self._criterion).sum()
@@ -89,12 +112,14 @@ class Objective(nn.Module):
             )
         with self._cutting():
             scores = self.model.logits(self._features(twice(batch))).float()
+        # Tokens without a label are weighed by 0, not left out: how many there are, a recorded step may not ask.
         labelled_BT = batch.labels_BT != IGNORED
-        p_MV, q_MV = (half[labelled_BT].log_softmax(-1) for half in (scores[0::2], scores[1::2]))
+        p_BTV, q_BTV = (half.log_softmax(-1) for half in (scores[0::2], scores[1::2]))
         if self.settings.simcut:
-            return self._cross_entropy(scores[0::2], batch) + self.settings.simcut * _divergence(p_MV, q_MV)
-        entropy = self._cross_entropy(scores, twice(batch))
-        return (entropy + self.settings.r_drop * (_divergence(p_MV, q_MV) + _divergence(q_MV, p_MV)) / 2) / 2
+            apart = _divergence(p_BTV, q_BTV, labelled_BT)
+            return self._cross_entropy(scores[0::2], batch) + self.settings.simcut * apart
+        apart = (_divergence(p_BTV, q_BTV, labelled_BT) + _divergence(q_BTV, p_BTV, labelled_BT)) / 2
+        return (self._cross_entropy(scores, twice(batch)) + self.settings.r_drop * apart) / 2
 
     def _cross_entropy(self, scores: Tensor, batch: Batch) -> Tensor:
         return self._criterion(lambda scores: scores, scores, batch.labels_BT).sum()
@@ -110,9 +135,21 @@ class Objective(nn.Module):
                 cut.p = 0.0
 
 
-def _divergence(p_MV: Tensor, q_MV: Tensor) -> Tensor:
-    """Σ KL(p‖q) over all tokens, from log-probabilities; gradients flow into both."""
-    return F.kl_div(q_MV, p_MV, reduction="sum", log_target=True)
+def _compiled(model: SequenceModel[Any], lengths: Collection[tuple[int, int]]) -> Callable[[Batch], Tensor]:
+    """`model.features`, compiled for rows of these lengths: half a minute each, which others are not worth."""
+    compiled = torch.compile(model.features, dynamic=False)
+
+    def features(batch: Batch) -> Tensor:
+        found = (0 if batch.source is None else batch.source.ids_BT.shape[1], batch.target.ids_BT.shape[1])
+        return compiled(batch) if found in lengths else model.features(batch)
+
+    return features
+
+
+def _divergence(p_BTV: Tensor, q_BTV: Tensor, counted_BT: Tensor) -> Tensor:
+    """Σ KL(p‖q) over the tokens that count, from log-probabilities; gradients flow into both."""
+    each_BT = F.kl_div(q_BTV, p_BTV, reduction="none", log_target=True).sum(dim=-1)
+    return (each_BT * counted_BT).sum()
 
 
 def twice(batch: Batch) -> Batch:

@@ -1,10 +1,11 @@
-"""Adam and its learning rates (Attention Is All You Need, section 5.3).
+"""Adam and its learning rates (Attention Is All You Need, section 5.3), and plain gradient descent.
 
     paper          factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)
     inverse-sqrt   rate · √(warmup / step)
     cosine         final + (rate - final) · (1 + cos(π · progress)) / 2
     linear         final + (rate - final) · (1 - progress)
     constant       rate
+    steps          rate / decay^n, where n counts the stretches of `decay_every` steps begun since step `decay_from`
 
 step = 1, 2, …; progress goes from 0 at the end of the warm-up to 1 at the last step. All but the paper's rise in a
 straight line to `rate` during the warm-up, as the paper's does by its own formula.
@@ -21,15 +22,16 @@ from torch import Tensor, nn
 
 from regard.settings import check_words
 
-Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
+Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant", "steps"]
 
 
 @dataclass(frozen=True)
 class OptimiserSettings:
     """Adam's settings and the schedule's; the defaults are the paper's."""
 
-    kind: Literal["adam", "adamw"] = "adam"
-    """`adamw` pulls weights towards zero apart from the gradient (Loshchilov and Hutter 2019)."""
+    kind: Literal["adam", "adamw", "sgd"] = "adam"
+    """`adamw` pulls weights towards zero apart from the gradient (Loshchilov and Hutter 2019); `sgd` follows the
+    gradient as it is."""
     schedule: Schedule = "paper"
     warmup: int = 4_000
     factor: float = 1.0
@@ -38,6 +40,12 @@ class OptimiserSettings:
     """The highest rate, reached at the end of the warm-up; for the other schedules."""
     final: float = 0.0
     """The rate of the last step; for schedule = "cosine" and "linear"."""
+    decay: float = 2.0
+    """What the rate is divided by at each stretch; for schedule = "steps"."""
+    decay_from: int = 0
+    """The last step of the full rate; for schedule = "steps"."""
+    decay_every: int = 1_000
+    """The steps of a stretch; for schedule = "steps"."""
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
@@ -54,6 +62,11 @@ class OptimiserSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"`{name}` must be positive and finite, but is {value}")
+        if not 1 <= self.decay < math.inf:
+            raise ValueError(f"`decay` must be at least 1 and finite, but is {self.decay}")
+        if self.decay_from < 0 or self.decay_every < 1:
+            name, least = ("decay_from", 0) if self.decay_from < 0 else ("decay_every", 1)
+            raise ValueError(f"`{name}` must be at least {least}, but is {getattr(self, name)}")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
@@ -61,7 +74,7 @@ class OptimiserSettings:
             raise ValueError(f"`final` must be from 0 to `rate` ({self.rate}), but is {self.final}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"`weight_decay` must be at least 0 and finite, but is {self.weight_decay}")
-        if self.weight_decay and self.kind == "adam":
+        if self.weight_decay and self.kind != "adamw":
             raise ValueError(f'`weight_decay` needs kind = "adamw", but kind is "{self.kind}"')
 
     def learning_rate(self, step: int, d_model: int, steps: int) -> float:
@@ -80,15 +93,19 @@ class OptimiserSettings:
                 return self.final + (self.rate - self.final) * (1 - progress)
             case "constant":
                 return self.rate
+            case "steps":
+                return self.rate / self.decay ** max(0, -(-(step - self.decay_from) // self.decay_every))
 
 
-def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Adam:
-    """Adam over all of the model's parameters, in one fused kernel."""
+def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    """Adam, or plain gradient descent, over all of the model's parameters, in one fused kernel."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     matrices, others = ([weight for weight in weights if (weight.ndim >= 2) == wide] for wide in (True, False))
     on_gpu = bool(weights) and weights[0].is_cuda
     # On a GPU the rate is a number in its memory: a recorded step reads the one of the day.
     rate: float | Tensor = torch.zeros((), device=weights[0].device) if on_gpu else 0.0
+    if settings.kind == "sgd":
+        return torch.optim.SGD(weights, rate, fused=True)
     betas = (settings.beta1, settings.beta2)
     if settings.kind == "adam":
         return torch.optim.Adam(weights, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
@@ -96,7 +113,7 @@ def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Adam
     return torch.optim.AdamW(groups, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
 
 
-def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     """The learning rate of the next step."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
@@ -106,7 +123,7 @@ def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
 
 
 @torch.no_grad()
-def apply(optimiser: torch.optim.Adam, norm: Tensor, clip: float | None) -> Tensor:
+def apply(optimiser: torch.optim.Optimizer, norm: Tensor, clip: float | None) -> Tensor:
     """Change the weights once, unless the gradient's `norm` is no number; says whether it was one, [], on the device.
 
     Nothing here waits for a GPU. The fused kernel itself divides the gradients by `grad_scale`, which clips them, and

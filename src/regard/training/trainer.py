@@ -23,7 +23,7 @@ from regard.data.batching import Batches
 from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
-from regard.models.interface import Learner, SequenceModel
+from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
@@ -37,6 +37,7 @@ from regard.training.team import ALONE, Parallel, Team
 
 Precision = Literal["auto", "fp32", "bf16"]
 MANY_SHAPES = 16  # of batches: from there on compiling each takes longer than it saves
+RARE = 0.02  # a shape that fewer batches have than this share of all is not compiled
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,10 @@ class Trainer:
         self.seed, self.noise = seed, Noise(model, seed)
         compiled, sharded = self._compiles(), team.shards(settings.parallel, model)
         self._whole = WholeModel(model) if sharded else None
-        objective = Objective(model, settings, compiled and not sharded)
-        self._readings = objective.readings
+        self._check_stream()
+        worthwhile = batches.common(RARE) if settings.compile == "auto" else batches.lengths
+        objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams)
+        self._readings, self._reader = objective.readings, objective
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(self.objective, settings.optimiser)
         self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
@@ -155,17 +158,24 @@ class Trainer:
         if self._feed is None:
             self._feed = Prefetch(self.batches, self.cursor, self.device, self.team.rank, self.team.size)
         portion = next(self._feed)
+        if self.batches.streams and self.batches.begins(self.cursor):
+            self._reader.carried = {}
         rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width, self.settings.steps)
         optim.set_rate(self.optimiser, rate)
         with self._exactly():
             loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
         if self.settings.ema is not None:
-            share = usable * (1 - self.settings.ema)  # a step that was skipped moves nothing
-            for mean, weight in zip(self.moving, self._weights(), strict=True):
-                mean.lerp_(weight.detach(), share.to(mean.dtype))
+            self._move(usable * (1 - self.settings.ema))  # a step that was skipped moves nothing
         self._tally.add(loss, norm, usable, portion, rate)
         self.step += 1
         self.cursor += 1
+
+    @torch.no_grad()
+    def _move(self, share: Tensor) -> None:
+        """The moving means come nearer to the weights by this share of the way, all in a few kernels."""
+        way = torch._foreach_sub([weight.detach() for weight in self._weights()], self.moving)
+        torch._foreach_mul_(way, share)
+        torch._foreach_add_(self.moving, way)
 
     def report(self) -> StepReport:
         """What the steps since the last report did; here, and only here, a GPU is waited for."""
@@ -180,12 +190,13 @@ class Trainer:
     def validate(self, batches: Iterable[Batch], size: int = 0) -> Validation:
         """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        carried: Carried | None = {} if self.batches.streams else None
         with self.reading() as model:
             for number, batch in enumerate(batches):
                 if number % self.team.size == self.team.rank:
                     batch = batch.to(self.device)
                     with self._precision():
-                        sums[0] += self._negative_log_likelihood(model, batch)
+                        sums[0] += self._negative_log_likelihood(model, batch, carried)
                     sums[1] += (batch.labels_BT != IGNORED).sum()
         total, tokens = self.team.sum(sums).tolist()
         return Validation(total / max(tokens, 1), int(tokens), size)
@@ -211,6 +222,7 @@ class Trainer:
             cursor=self.cursor,
             batch_parts=self.parts,
             moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
+            carried=checkpoint.share_of((self._reader.carried or {}).items()),
             part=part,
             parts=parts,
         )
@@ -228,6 +240,8 @@ class Trainer:
         checkpoint.restore_random(snapshot.random)
         for name, weight in zip(self._weight_names(), self.moving, strict=False):
             weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
+        if self._reader.carried is not None:
+            self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
         self.step = snapshot.step
         # As many as memory turned out to need: other parts are other sums, which round otherwise.
         self.parts = max(self.settings.parts, snapshot.batch_parts)
@@ -298,6 +312,11 @@ class Trainer:
             try:
                 return self._gradients(portion)
             except torch.OutOfMemoryError as error:
+                if self.batches.streams:
+                    raise DataError(
+                        f"a batch must fit into memory, but does not, and a `stream` cannot be read in parts: {error} "
+                        "Lower `batch.tokens` or `batch.row`, and train anew."
+                    ) from error
                 if self.team.size > 1:
                     # The others have gone on to where all meet, and cannot be called back.
                     raise DataError(
@@ -318,7 +337,8 @@ class Trainer:
                 torch.cuda.empty_cache()
 
     def _gradients(self, portion: Portion) -> tuple[Tensor, Tensor]:
-        self.model.train()
+        if not self.model.training:  # to tell every part of a small model takes as long as some of its layers
+            self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         # Whatever else is drawn in this step follows from the same numbers as dropout, and differs between members.
         torch.manual_seed(int(np.random.PCG64([self.seed, self.cursor, self.team.rank]).random_raw()) >> 1)
@@ -344,11 +364,17 @@ class Trainer:
             part = batch if each >= rows else batch.rows(slice(first, first + each))
             yield self.team.rank * rows + first, part, first + each >= rows
 
-    def _negative_log_likelihood(self, model: Learner, batch: Batch) -> Tensor:
+    def _negative_log_likelihood(self, model: Learner, batch: Batch, carried: Carried | None) -> Tensor:
+        """Of all labels, []; `carried` is what the rows go on from, if they do, and is brought up to date."""
         matrix = model.output_matrix() if isinstance(model, SequenceModel) else None
         if matrix is None or not isinstance(model, SequenceModel):
             return model.losses(batch, self._likelihood).double().sum()
-        return total_likelihood(model.features(batch), *matrix, batch.labels_BT)
+        if carried is not None and isinstance(model, ContinuingModel):
+            features, after = model.read_on(batch, carried)
+            carried.update(after)
+        else:
+            features = model.features(batch)
+        return total_likelihood(features, *matrix, batch.labels_BT)
 
     @contextmanager
     def _exactly(self) -> Iterator[None]:
@@ -365,6 +391,15 @@ class Trainer:
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
+
+    def _check_stream(self) -> None:
+        """Each row goes on from its own past: nobody else may read some of them."""
+        if self.batches.streams and (self.team.size > 1 or self.settings.parts > 1):
+            found = f"{self.team.size} processes" if self.team.size > 1 else f"`training.parts` = {self.settings.parts}"
+            raise UsageError(
+                f"batch.layout: `stream` is read by one process in one part, but there are {found}. Use one, or choose "
+                "`blocks`."
+            )
 
     def _compiles(self) -> bool:
         few = len(self.batches.shapes) <= MANY_SHAPES
