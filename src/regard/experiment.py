@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,8 +24,10 @@ from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.metrics import Lines, Score, bleu
 from regard.files import tidy, write_file
+from regard.initial import Beginning, beginning_of
+from regard.interop import features
 from regard.models.build import build
-from regard.models.interface import SequenceModel
+from regard.models.interface import ContinuingModel, SequenceModel
 from regard.recipe import Recipe
 from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer
@@ -43,7 +44,7 @@ SAMPLES = 3
 GREEDY = SearchSettings(beam=1)
 CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
 PROMPT = 8
-FIXED = ("seed", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
+FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
 FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
 ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
@@ -111,8 +112,9 @@ class _Run:
     def __init__(self, recipe: Recipe, out: Path, resume: bool, team: Team) -> None:
         self.recipe, self.out, self.team = recipe, out, team
         self.checkpoints = out / folder.CHECKPOINTS
-        self.data = team.first(lambda: self._read(resume))
-        self.trainer = _trainer(recipe, self.data, team)
+        begins = None if resume else beginning_of(recipe)
+        self.data = team.first(lambda: self._read(resume, begins))
+        self.trainer = new_trainer(recipe, self.data, team, begins)
         self.saver = Saver(self.checkpoints, team)
         self.validations: list[tuple[int, float]] = []
         self.scores: list[Score] = []
@@ -135,19 +137,25 @@ class _Run:
             f"{self.data.tokenizer.size:,} tokens; {parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())
+        if recipe.export.check:
+            for line in features.report(recipe.model):
+                self.log.say(line)
         if self.data.train.source is None and recipe.batch.layout == "buckets" and self.trainer.model.packs_sentences:
             self.log.say(
                 "warning: the text is read line by line, each as if nothing came before it. For running text choose "
                 '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
             )
 
-    def _read(self, resume: bool) -> Dataset:
+    def _read(self, resume: bool, begins: Beginning | None) -> Dataset:
         """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""
         known = resume or not self.team.leads
-        tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else None
+        tokenizer = begins.tokenizer if begins is not None else None
+        tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else tokenizer
         # Batches are drawn by number: those of another corpus would be others, and nobody would notice.
         before = folder.read_fingerprint(self.out) if resume else None
-        data = read_dataset(self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, before=before)
+        data = read_dataset(
+            self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, before=before, reports=not known
+        )
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data
@@ -369,7 +377,7 @@ class _Run:
         return weights, several if len(steps) > 1 else f"the {which} checkpoint"
 
 
-def _trainer(recipe: Recipe, data: Dataset, team: Team) -> Trainer:
+def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None = None) -> Trainer:
     """The model of a recipe and all that trains it, before the first step."""
     if recipe.training.deterministic:
         # What NVIDIA's library wants to be told before it starts, or it may choose another order of sums each time.
@@ -384,87 +392,38 @@ def _trainer(recipe: Recipe, data: Dataset, team: Team) -> Trainer:
             f"model.kind: must fit the corpus, which has {has}, but is `{recipe.model.kind}`, which {reads}. "
             f"Choose {other}."
         )
-    if recipe.batch.layout != "buckets" and not model.packs_sentences:
+    if recipe.batch.layout in ("packed", "blocks") and not model.packs_sentences:
+        other = ", or `stream` for running text" if isinstance(model, ContinuingModel) else ""
         raise UsageError(
             f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
-            f"but is `{recipe.batch.layout}`. Choose `buckets`."
+            f"but is `{recipe.batch.layout}`. Choose `buckets`{other}."
         )
-    _check_lengths(recipe, data, model.context)
+    _check_lengths(recipe, data, model)
+    if begins is not None:
+        model.load_state_dict(begins.weights)
     batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
     return Trainer(model, batches, recipe.training, recipe.seed, team)
 
 
-def _check_lengths(recipe: Recipe, data: Dataset, context: int | None) -> None:
+def _check_lengths(recipe: Recipe, data: Dataset, model: SequenceModel[Any]) -> None:
     """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
+    context, sides = model.context, 2 if model.joins_source else 1
     if context is None:
         return
-    if recipe.batch.layout == "blocks":
+    if recipe.batch.layout in ("blocks", "stream"):
         longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
     else:
-        sides = [
+        found = [
             side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
         ]
-        longest, what = max(int(side.lengths.max()) for side in sides), "the longest sentence"
+        longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
         fix = "Drop long sentences by `data.filters.max_words`"
     if longest > context:
         raise UsageError(
-            f"model.max_positions: must be at least {longest:,}, the tokens of {what}, but is {context:,}. {fix}, or "
+            f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
+            f"{what}, but is {sides * context:,}. {fix}, or "
             'choose positions that have no limit, such as `model.positions = "sinusoidal"`.'
         )
-
-
-@dataclass(frozen=True)
-class ResumeCheck:
-    """Whether a run that stops and goes on is the run that does not stop, to the bit."""
-
-    step: int
-    steps: int
-    different: list[str]
-    """The tensors that came out differently; none if all is well."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing differs."""
-        return not self.different
-
-    def to_json(self) -> dict[str, object]:
-        """For programs."""
-        return {"name": "resume", "passed": self.passed, **vars(self)}
-
-    def __str__(self) -> str:
-        stretch = f"steps {self.step + 1:,} to {self.step + self.steps:,}"
-        if not self.different:
-            return f"ok      resume      {stretch}, with a stop in the middle and without: the same to the bit"
-        return f"FAILED  resume      {stretch}: {len(self.different)} tensors differ, the first is {self.different[0]}"
-
-
-def verify_resume(out: Path, steps: int = 4) -> ResumeCheck:
-    """Train on from the newest checkpoint of a run, once without a stop and once with one, and compare; writes nothing
-    into the folder."""
-    recipe = folder.read_recipe(out)
-    tokenizer = Tokenizer.load(out / folder.TOKENIZER)
-    data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed, tokenizer)
-    start, _ = checkpoint.newest(out / folder.CHECKPOINTS)
-
-    def go(snapshot: checkpoint.Snapshot, count: int) -> checkpoint.Snapshot:
-        trainer = _trainer(recipe, data, Team())
-        trainer.restore(snapshot)
-        for _ in range(count):
-            trainer.advance()
-        trainer.close()
-        return trainer.snapshot()
-
-    unbroken = go(start, steps)
-    with tempfile.TemporaryDirectory() as place:
-        halfway = checkpoint.save(Path(place), go(start, steps // 2), keep=1)
-        broken = go(checkpoint.load(halfway), steps - steps // 2)
-    different = [
-        f"{group}/{name}"
-        for group in ("weights", "optimiser", "moving")
-        for name, value in getattr(unbroken, group).items()
-        if not torch.equal(value, getattr(broken, group)[name])
-    ]
-    return ResumeCheck(start.step, steps, different)
 
 
 def _check_same_run(recipe: Recipe, out: Path) -> None:

@@ -14,17 +14,28 @@ from typing import Any, Literal
 
 from regard import settings
 from regard.data.batching import BatchSettings
-from regard.data.corpus import CorpusSettings
+from regard.data.corpus import CorpusSettings, Music
 from regard.data.generated import Generated
 from regard.decoding.search import SearchSettings
-from regard.errors import MissingError
+from regard.errors import MissingError, UsageError
 from regard.models.build import ModelSettings
 from regard.models.transformer import TransformerSettings
-from regard.text.tokenizer import GPT2Files, TokenizerSettings
+from regard.text.tokenizer import GPT2Files, Imported, MusicEvents, TokenizerSettings, VocabularySettings
 from regard.training.adapters import LogSettings
 from regard.training.trainer import TrainingSettings
 
 PRESETS = Path(__file__).parent / "recipes"
+DEFAULT_KIND = TransformerSettings().kind
+SAME_WEIGHTS = {"gpt", "decoder-only"}  # one stack of layers, weight by weight
+WEIGHTLESS = ("dropout", "source_loss")  # settings of a model that no weight depends on
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """What the model is to be used for elsewhere."""
+
+    check: bool = False
+    """Say when training starts what of the model other toolkits cannot express."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +45,25 @@ class Recipe:
     name: str = "unnamed"
     seed: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    init: str | None = None
+    """A finished model folder to begin with: its weights, its vocabulary and the sizes of its model."""
     licence: str | None = None
     """Under which the model is given away, as an SPDX identifier such as `cc-by-4.0`; for its card."""
     data: CorpusSettings = Generated()
-    tokenizer: TokenizerSettings | GPT2Files = TokenizerSettings()
+    tokenizer: VocabularySettings = TokenizerSettings()
     model: ModelSettings = TransformerSettings()
     batch: BatchSettings = BatchSettings()
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
     log: LogSettings = LogSettings()
+    export: ExportSettings = ExportSettings()
 
     def __post_init__(self) -> None:
         settings.check_words(self)
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"`seed` must be from 0 to 2^63 - 1, but is {self.seed}")
-        if isinstance(self.tokenizer, GPT2Files) or self.tokenizer.shared:
+        _check_music(self.data, self.tokenizer)
+        if isinstance(self.tokenizer, GPT2Files | Imported | MusicEvents) or self.tokenizer.shared:
             return
         tie = self.model.tie if isinstance(self.model, TransformerSettings) else None
         if tie not in ("target", "none"):
@@ -57,6 +72,23 @@ class Recipe:
                 "`tokenizer.shared` = false gives each language a vocabulary, so the model must be a `transformer` "
                 f'with `model.tie` = "target" or "none", but is {found}'
             )
+
+
+def _check_music(data: CorpusSettings, tokenizer: VocabularySettings) -> None:
+    """Music has words of its own, of which there are as many as there are."""
+    if not isinstance(data, Music) and not isinstance(tokenizer, MusicEvents):
+        return
+    found = f'is "{tokenizer.kind}"'
+    if isinstance(data, Music) and isinstance(tokenizer, MusicEvents):
+        if data.encoding == tokenizer.encoding:
+            return
+        found = f'the encodings are "{data.encoding}" and "{tokenizer.encoding}"'
+    elif not isinstance(data, Music):
+        found = f'`data.kind` is "{data.kind}"'
+    raise ValueError(
+        '`tokenizer.kind` must be "music", with the `encoding` of the data, where `data.kind` is "music", and only '
+        f"there, but {found}"
+    )
 
 
 def presets() -> list[str]:
@@ -78,9 +110,34 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe from a file or a preset, with `key=value` overrides on top."""
     is_file = name.endswith(".toml") or "/" in name
     tree = settings.read(Path(name) if is_file else find(name), find, settings.table_kinds(Recipe))
-    return build_recipe(tree, overrides, name)
+    return build_recipe(_begun(tree, overrides), overrides, name)
 
 
 def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> Recipe:
     """A recipe from plain values; `place` is named in errors."""
     return settings.build(Recipe, settings.override(tree, overrides, settings.table_kinds(Recipe)), place)
+
+
+def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The tree with the vocabulary and the model of the folder that `init` names; what is typed goes on top of them.
+
+    Of the model's own settings stay those that no weight depends on, and its kind where the same weights serve both.
+    """
+    asked = settings.override(tree, overrides, settings.table_kinds(Recipe))
+    if not isinstance(asked.get("init"), str):
+        return tree
+    place = Path(asked["init"]) / "recipe.toml"
+    if not place.is_file():
+        raise MissingError(f"init: must be a model folder, but {asked['init']} has no {place.name}. Is the path right?")
+    before = settings.read(place, find)
+    model, own = dict(before.get("model", {})), asked.get("model", {})
+    kind, was = own.get("kind", DEFAULT_KIND), model.get("kind", DEFAULT_KIND)
+    if kind != was and not {kind, was} <= SAME_WEIGHTS:
+        raise UsageError(
+            f"init: {asked['init']} must hold a `{kind}` as the recipe asks for, but holds a `{was}`. Only a language "
+            "model, `gpt`, can go on as another kind, `decoder-only`. Choose another folder, or another recipe."
+        )
+    if kind != was:
+        model.pop("source_loss", None)  # which a `gpt` does not have
+    kept = {key: own[key] for key in WEIGHTLESS if key in own}
+    return {**tree, "model": {**model, "kind": kind, **kept}, "tokenizer": before.get("tokenizer", {})}

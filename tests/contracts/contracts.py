@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Tokens
 from regard.errors import UsageError
+from regard.models.decoder_only import following
 
 from .cases import FIRST_WORD, Case, in_front, real
 from .zoo import Model
@@ -231,9 +232,14 @@ def _check_weights(weights_BHQK: Tensor, batch: Batch, window: int | None) -> No
     sides = {batch.target.ids_BT.shape[1]: batch.target}
     if batch.source is not None:
         sides[batch.source.ids_BT.shape[1]] = batch.source
+        joined = Tokens(
+            torch.cat([batch.source.ids_BT, batch.target.ids_BT], dim=1),
+            batch.source.places.extend(following(batch.source.places, batch.target.places)),
+        )
+        sides[joined.ids_BT.shape[1]] = joined
     queries, keys = (sides[size].places for size in weights_BHQK.shape[2:])
     hidden_BQK = keys.segments_or_ones()[:, None, :] == 0
-    if queries is keys is batch.target.places:
+    if queries is keys and (batch.source is None or queries is not batch.source.places):
         hidden_BQK = hidden_BQK | (keys.positions_BT[:, None, :] > queries.positions_BT[:, :, None])
     if queries is keys and window is not None:
         far_BQK = (keys.positions_BT[:, None, :] - queries.positions_BT[:, :, None]).abs() >= window

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from regard.models.build import ModelSettings, build
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
+from regard.models.decoder_only import DecoderOnlySettings
 from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
@@ -83,6 +84,7 @@ def recurrent(draw: st.DrawFn) -> RecurrentSettings:
 KINDS: dict[str, st.SearchStrategy[ModelSettings]] = {
     "transformer": st.builds(TransformerSettings, encoder_layers=few, decoder_layers=few, tie=tie, **layer),
     "gpt": st.builds(GPTSettings, layers=few, tied=st.booleans(), **layer),
+    "decoder-only": st.builds(DecoderOnlySettings, layers=few, tied=st.booleans(), **layer),
     "recurrent": recurrent(),
     "recurrent-lm": st.builds(
         RecurrentLMSettings, cell=cell, links=links, layers=few, d_model=width, tied=st.booleans()

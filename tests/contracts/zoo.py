@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.batch import Batch, Tokens
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
+from regard.models.decoder_only import DecoderOnlySettings, decoder_only
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -72,9 +73,14 @@ def _gpt(settings: GPTSettings) -> Entry:
     return Entry(lambda vocabulary: GPT(settings, vocabulary), reads_source=False)
 
 
+def _decoder_only(settings: DecoderOnlySettings) -> Entry:
+    return Entry(lambda vocabulary: decoder_only(settings, vocabulary))
+
+
 TRANSFORMER = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=24, heads=2)
 LEARNED = 12  # positions: enough for a sentence, fewer than the tokens of a row that holds several
 GPT_2 = GPTSettings(layers=2, d_model=16, d_ff=24, heads=2, max_positions=LEARNED)
+DECODER_ONLY = DecoderOnlySettings(layers=2, d_model=16, d_ff=24, heads=2, max_positions=2 * LEARNED)
 WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats=2)
 BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
@@ -100,7 +106,10 @@ ZOO: dict[str, Entry] = {
     "transformer-alibi": _transformer(replace(TRANSFORMER, positions="alibi", tie="embeddings")),
     "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=LEARNED, tie="target")),
     "gpt": _gpt(GPT_2),
+    "gpt-relative": _gpt(replace(GPT_2, positions="relative", reach=2)),
     "gpt-rotary-window": _gpt(replace(GPT_2, norm="post", positions="rotary", window=2, tied=False)),
+    "decoder-only": _decoder_only(DECODER_ONLY),
+    "decoder-only-rotary": _decoder_only(replace(DECODER_ONLY, positions="rotary", source_loss=0.5)),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

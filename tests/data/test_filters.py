@@ -20,6 +20,7 @@ from regard.data.filters import (
     Filters,
     HeldAtEnd,
     HeldBySource,
+    HeldShare,
     Kept,
     Sieve,
     count_letters,
@@ -298,3 +299,20 @@ def test_kept_pairs_carry_their_keys() -> None:
     found: Kept = Sieve(Filters()).sift(block((ENGLISH, GERMAN), ("", ""), ("b", "B")))
     assert found.source_keys.tolist() == keys_of([ENGLISH, "b"]).tolist()
     assert found.pair_keys.tolist() == pair_keys_of(keys_of([ENGLISH, "b"]), keys_of([GERMAN, "B"])).tolist()
+
+
+@given(st.lists(st.text("ab", max_size=9), min_size=1, max_size=60), st.floats(0.01, 0.99), st.integers(1, 20))
+def test_a_share_of_the_text_is_held_out_from_its_end(lines: list[str], share: float, size: int) -> None:
+    held_out, passed = HeldShare(share), []
+    for first in range(0, len(lines), size):
+        some = [Pair("", line) for line in lines[first : first + size]]
+        passed += held_out.pass_on(some, np.zeros(len(some), dtype=np.uint64))
+    late, held = held_out.finish()
+    assert [pair.target for pair in [*passed, *late, *held]] == lines
+    text = "".join(f"{line}\n" for line in lines)
+    border = (1 - share) * len(text)
+    trained = sum(len(pair.target) + 1 for pair in [*passed, *late])
+    # All lines before the border, and no other: the line across it is held out.
+    assert trained <= border
+    assert trained + len(held[0].target) + 1 > border
+    assert not held_out.holds(np.zeros(3, dtype=np.uint64)).any()

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import random
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -435,3 +436,16 @@ def test_a_lost_tail_is_found_at_the_end() -> None:
     pairs = generate(Generated(pairs=300, valid=0, test=0)).train
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs[:-40]]
     assert abs(first_suspicious_line(sources, targets) - 261) <= 3
+
+
+def test_texts_inside_lists(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"body": ["One.", "Two."], "short": [{"text": "x"}, {"text": "y"}]}) + "\n")
+    assert rows(json_blocks(str(file), ("body.*", "short.1.text"), Repairs())) == [("One. Two.", "y")]
+    for key, said in (
+        ("body", "`body` must be a string, but is a list"),
+        ("body.2", "must have the key `body.2`, but has a list"),
+        ("short.*", "must have the key `short.*`, but has a list"),
+    ):
+        with pytest.raises(DataError, match=re.escape(said)):
+            list(json_blocks(str(file), (key, "short.0.text"), Repairs()))

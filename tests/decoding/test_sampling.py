@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.decoding.constraints import Constraints
-from regard.decoding.sampling import SPREAD, Drawn, Sample, SamplingSettings, narrow, sample
+from regard.decoding.sampling import SPREAD, Drawn, Sample, SamplingSettings, drawing, narrow, sample
 from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import DataError, UsageError
 from tests.decoding.chain import END, SPECIALS, START, A, B, C, Chain, Story, sources
@@ -46,6 +46,7 @@ def expect(found: Counter[int], odds: dict[int, float]) -> None:
         (ONE, ODDS),
         (replace(ONE, temperature=0.5), {A: 0.25 / 0.365, B: 0.09 / 0.365, C: 0.0225 / 0.365, END: 0.0025 / 0.365}),
         (replace(ONE, temperature=0.0), {A: 1.0}),
+        (replace(ONE, top_p=1e-300), {A: 1.0}),
         (replace(ONE, temperature=1e-40), {A: 1.0}),
         (replace(ONE, temperature=5e-324, top_p=0.9), {A: 1.0}),
         (replace(ONE, temperature=1e-40, top_k=3, min_p=0.5), {A: 1.0}),
@@ -284,3 +285,48 @@ def test_scores_that_are_not_numbers_are_named() -> None:
 
 def test_a_sample_knows_its_tokens() -> None:
     assert Sample((Drawn(3, -0.5), Drawn(4, -1.0)), "end").tokens == (3, 4)
+
+
+# ---- lines
+
+
+def test_a_text_of_several_lines() -> None:
+    """A, the end of the line, then B after a new start: what is fed is the start, what is told is the end."""
+    chain = Chain({START: {A: 1.0}, A: {END: 1.0}, END: {C: 1.0}})
+    settings = replace(EIGHT, temperature=0.0, lines=3)
+    (found,) = sample(chain, [[]], SPECIALS, settings, [1])
+    assert (found.tokens, found.finish_reason) == ((A, END, A, END, A), "end")
+    (cut,) = sample(chain, [[]], SPECIALS, replace(settings, max_tokens=2), [1])
+    assert (cut.tokens, cut.finish_reason) == ((A, END), "length")
+    (one,) = sample(chain, [[]], SPECIALS, replace(settings, lines=1), [1])
+    assert (one.tokens, one.finish_reason) == ((A,), "end")
+    with pytest.raises(ValueError, match="`lines` must be at least 1, but is 0"):
+        replace(EIGHT, lines=0)
+
+
+# ---- step by step
+
+
+def test_a_text_ends_where_whoever_is_told_says_so() -> None:
+    def three(row: int, _: Drawn) -> bool:
+        told[row] += 1
+        return row == 1 and told[row] == 3
+
+    told: Counter[int] = Counter()
+    plain = sample(Story(), [[], [], []], SPECIALS, EIGHT, [1, 2, 3])
+    first, stopped, last = sample(Story(), [[], [], []], SPECIALS, EIGHT, [1, 2, 3], three)
+    assert (first, last) == (plain[0], plain[2])
+    assert stopped.tokens == plain[1].tokens[:3]
+    assert stopped.finish_reason == "stop"
+
+
+def test_drawing_stops_between_steps_and_goes_on_as_if_nothing_had_been() -> None:
+    walks = [drawing(Story(), [[]], SPECIALS, EIGHT, [seed]) for seed in (4, 5)]
+    found: dict[int, list[Sample]] = {}
+    while len(found) < 2:  # in turns
+        for number, walk in enumerate(walks):
+            try:
+                next(walk)
+            except StopIteration as end:
+                found.setdefault(number, end.value)
+    assert [found[0][0], found[1][0]] == sample(Story(), [[], []], SPECIALS, EIGHT, [4, 5])

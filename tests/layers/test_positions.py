@@ -187,3 +187,22 @@ def test_alibi_slopes_for_twelve_heads_are_the_authors() -> None:
 )
 def test_scheme_by_name(kind: PositionKind, expected: type) -> None:
     assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3), expected)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 2), st.integers(1, 6), st.integers(0, 99))
+def test_relative_scores_of_whole_rows_are_those_of_each_pair(
+    lengths: list[int], padding: int, reach: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    positions = [place for length in lengths for place in range(length)] + [0] * padding
+    segments = [number for number, length in enumerate(lengths, 1) for _ in range(length)] + [0] * padding
+    places = Places(torch.tensor([positions]), torch.tensor([segments]))
+    copy = Places(places.positions_BT.clone(), places.segments_BT)
+    relative, query, keys = RelativePositions(4, reach), *torch.randn(2, 1, 2, len(positions), 4)
+    itself, other = Mask().visible(places, places), Mask().visible(places, copy)
+    assert itself.looks_at_itself()
+    assert not other.looks_at_itself()
+    fast, slow = relative(query, keys, itself)[2], relative(query, keys, other)[2]
+    real = torch.tensor(segments) > 0
+    same = itself.dense(fast)[0] & real[:, None]  # what is not visible may be anything
+    torch.testing.assert_close(fast[0][:, same], slow[0][:, same])

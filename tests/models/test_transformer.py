@@ -244,3 +244,40 @@ def test_build() -> None:
     assert isinstance(model, Transformer)
     assert model.settings == SMALL
     assert model.vocabulary == 11
+
+
+@pytest.mark.parametrize("tie", ["all", "none"])
+def test_a_bias_is_added_to_the_scores(tie: str) -> None:
+    model = small(tie=tie, output_bias=True)
+    weight_VD, bias_V = model.output_matrix()
+    assert bias_V is not None
+    with torch.no_grad():
+        bias_V.normal_()
+    features_BTD = torch.randn(2, 3, 8)
+    torch.testing.assert_close(model.logits(features_BTD), features_BTD @ weight_VD.T + bias_V)
+
+
+@pytest.mark.parametrize(
+    ("norm", "chosen", "wanted"), [("post", None, 0), ("post", True, 2), ("pre", None, 2), ("pre", False, 0)]
+)
+def test_the_final_norm_may_be_chosen(norm: str, chosen: bool | None, wanted: int) -> None:
+    model = small(norm=norm, final_norm=chosen, norm_epsilon=1e-3)
+    last = [module for module in (model.encoder.norm, model.decoder_norm) if isinstance(module, nn.LayerNorm)]
+    assert len(last) == wanted
+    assert {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)} == {1e-3}
+
+
+@torch.inference_mode()
+def test_an_end_that_is_not_read_changes_nothing() -> None:
+    model = small(reads_end=False)
+    target = Tokens.whole(torch.tensor([[1, 5, 6], [1, 4, 3]]))
+
+    def scores(sources: list[list[int]]) -> Tensor:
+        found: Tensor = model(Batch(Tokens.padded(sources, 0), target, target.ids_BT))
+        return found
+
+    found_BTV = scores([[3, 4, 5, 2], [6, 2]])
+    torch.testing.assert_close(found_BTV, scores([[3, 4, 5, 1], [6, 5]]), atol=1e-6, rtol=0)
+    assert not torch.allclose(found_BTV, scores([[3, 4, 1, 2], [1, 2]]), atol=1e-3)
+    steps_BV, _ = model.step(target.ids_BT, model.start(Tokens.padded([[3, 4, 5, 2], [6, 2]], 0), 2))
+    torch.testing.assert_close(steps_BV, found_BTV[:, -1], atol=1e-5, rtol=0)

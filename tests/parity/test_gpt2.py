@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from regard.batch import Batch, Places, Tokens
+from regard.interop.tensors import Tensors
+from regard.interop.weights import gpt2_in
 from regard.models.gpt import GPT, GPTSettings
 from regard.recipe import load_recipe
 
@@ -29,29 +32,9 @@ def pair(layers: int, d_model: int, heads: int, vocabulary: int, positions: int)
     # Ours gets no memory of its own, but theirs: so the largest model fits where one copy of it does.
     with torch.device("meta"):
         ours = GPT(settings, vocabulary).eval()
-    state = {"embedding.table.weight": theirs.transformer.wte.weight}
-    state["embedding.positions.table.weight"] = theirs.transformer.wpe.weight
-    state |= {f"norm.{part}": getattr(theirs.transformer.ln_f, part) for part in ("weight", "bias")}
-    for number, block in enumerate(theirs.transformer.h):
-        state |= layer_state(f"layers.{number}", block, d_model)
-    ours.load_state_dict(state, assign=True)
+    tensors = Tensors(theirs.state_dict(), Path("theirs"))
+    ours.load_state_dict(gpt2_in(tensors, settings, vocabulary), assign=True)
     return ours, theirs
-
-
-def layer_state(ours: str, block: Any, d_model: int) -> dict[str, torch.Tensor]:
-    """One layer's weights under our names; theirs are stored [in, out]."""
-    state = {}
-    joint = {"weight": block.attn.c_attn.weight.T, "bias": block.attn.c_attn.bias}
-    for part, value in joint.items():
-        state[f"{ours}.attention.query.{part}"] = value[:d_model]
-        state[f"{ours}.attention.key_value.{part}"] = value[d_model:]
-    linears = {"attention.output": block.attn.c_proj, "feedforward.inner": block.mlp.c_fc}
-    linears["feedforward.outer"] = block.mlp.c_proj
-    for name, linear in linears.items():
-        state |= {f"{ours}.{name}.weight": linear.weight.T, f"{ours}.{name}.bias": linear.bias}
-    for name, norm in {"around_attention": block.ln_1, "around_feedforward": block.ln_2}.items():
-        state |= {f"{ours}.{name}.norm.weight": norm.weight, f"{ours}.{name}.norm.bias": norm.bias}
-    return state
 
 
 @pytest.fixture(scope="module")

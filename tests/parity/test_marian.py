@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from regard.batch import Batch, Tokens
+from regard.interop.tensors import Tensors
+from regard.interop.weights import alternating, bart_layers_in
 from regard.models.transformer import Transformer, TransformerSettings
 
 transformers = pytest.importorskip("transformers")
@@ -31,46 +34,10 @@ def pair() -> tuple[Transformer, Any]:
             torch.nn.init.normal_(weight, std=0.1)
     settings = TransformerSettings(d_model=32, d_ff=48, heads=4, encoder_layers=2, decoder_layers=3, dropout=0.0)
     ours = Transformer(settings, VOCABULARY).eval()
-    state = {"embedding.table.weight": theirs.model.shared.weight}
-    for stack, layers in (("encoder.layers", theirs.model.encoder.layers), ("decoder", theirs.model.decoder.layers)):
-        for number, layer in enumerate(layers):
-            state |= layer_state(f"{stack}.{number}", layer)
-    ours.load_state_dict(state)
-    # Marian's waves stand as [sines | cosines]; ours alternate, as the paper writes them.
-    ours.embedding.positions = HalvedWaves(ours.embedding.positions)
+    tensors = Tensors(theirs.state_dict(), Path("theirs"))
+    state = bart_layers_in(tensors, settings) | {"embedding.table.weight": theirs.model.shared.weight}
+    ours.load_state_dict(alternating(state, settings.d_model))
     return ours, theirs
-
-
-class HalvedWaves(torch.nn.Module):
-    """The same waves, all sines before all cosines."""
-
-    def __init__(self, waves: torch.nn.Module | None) -> None:
-        super().__init__()
-        assert waves is not None
-        self.waves = waves
-
-    def forward(self, positions_BT: torch.Tensor) -> torch.Tensor:
-        waves_BTD = self.waves(positions_BT)
-        return torch.cat([waves_BTD[..., 0::2], waves_BTD[..., 1::2]], dim=-1)
-
-
-def layer_state(ours: str, layer: Any) -> dict[str, torch.Tensor]:
-    state = {}
-    attentions = {"attention": (layer.self_attn, layer.self_attn_layer_norm)}
-    if hasattr(layer, "encoder_attn"):
-        attentions["cross_attention"] = (layer.encoder_attn, layer.encoder_attn_layer_norm)
-    for name, (attention, norm) in attentions.items():
-        for part in ("weight", "bias"):
-            keys_values = [getattr(linear, part) for linear in (attention.k_proj, attention.v_proj)]
-            state[f"{ours}.{name}.query.{part}"] = getattr(attention.q_proj, part)
-            state[f"{ours}.{name}.key_value.{part}"] = torch.cat(keys_values)
-            state[f"{ours}.{name}.output.{part}"] = getattr(attention.out_proj, part)
-            state[f"{ours}.around_{name}.norm.{part}"] = getattr(norm, part)
-    for part in ("weight", "bias"):
-        state[f"{ours}.feedforward.inner.{part}"] = getattr(layer.fc1, part)
-        state[f"{ours}.feedforward.outer.{part}"] = getattr(layer.fc2, part)
-        state[f"{ours}.around_feedforward.norm.{part}"] = getattr(layer.final_layer_norm, part)
-    return state
 
 
 @torch.inference_mode()

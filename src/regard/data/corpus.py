@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.filters import ADVICE, NO_FILTERS, Filters, HeldAtEnd, HeldBySource, HoldOut, Kept, Sieve
+from regard.data.filters import ADVICE, NO_FILTERS, Filters, HeldAtEnd, HeldBySource, HeldShare, HoldOut, Kept, Sieve
 from regard.data.formats import (
     BLOCK,
     Block,
@@ -38,14 +38,15 @@ from regard.data.formats import (
     text_blocks,
 )
 from regard.data.generated import Generated, Pair, Splits, generate
+from regard.data.music import splits as music_splits
 from regard.data.report import CorpusCounts, DataReport, Others, Survey, make_report
-from regard.data.sources import CorpusSettings, Files, Mixture, Text
+from regard.data.sources import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.streams import open_text
 from regard.errors import DataError, UsageError
 
 __all__ = [
-    "Corpus", "CorpusSettings", "Files", "LanguagePair", "Mixture", "Origin", "Text", "copies", "first_suspicious_line",
-    "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
+    "Corpus", "CorpusSettings", "Elsewhere", "Files", "LanguagePair", "Mixture", "Music", "Origin", "Text", "copies",
+    "first_suspicious_line", "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
 ]  # fmt: skip
 
 RULES = 2  # to be raised when the same files and settings come to give other pairs
@@ -318,17 +319,27 @@ def open_corpus(settings: CorpusSettings) -> Corpus:
             languages = _target_languages(settings)
             return Corpus(parts, HeldBySource, settings.temperature, settings.weights, languages)
         case Text():
-            return Corpus([_text(settings)], HeldAtEnd)
+            share = settings.held_out
+            return Corpus([_text(settings)], HeldAtEnd if share is None else partial(HeldShare, share))
         case Generated():
             return Corpus([_generated(settings)], HeldBySource)
+        case Music():
+            return Corpus([_music(settings)], HeldAtEnd)
+        case Elsewhere():
+            raise UsageError(
+                f"data.kind: must be a corpus that can be read, but is `elsewhere`: the model was imported from "
+                f"{settings.origin}, and its corpus is not known here. Choose one, such as `files`."
+            )
 
 
 def load_corpus(settings: CorpusSettings) -> Splits:
     """All pairs of a corpus at once."""
     if isinstance(settings, Generated):
         return generate(settings)
-    if isinstance(settings, Text):
-        raise UsageError("data.kind: must be a corpus of pairs, but is `text`, which has one side. Choose `files`.")
+    if isinstance(settings, Text | Music):
+        raise UsageError(
+            f"data.kind: must be a corpus of pairs, but is `{settings.kind}`, which has one side. Choose `files`."
+        )
     corpus = open_corpus(settings)
     return Splits(list(corpus.train()), corpus.valid(), corpus.test())
 
@@ -396,7 +407,17 @@ def _text(settings: Text) -> _Part:
     }
     train = splits.pop("train")
     filters, languages = replace(NO_FILTERS, drop_damaged=True), (None, settings.language)
-    return _Part(settings.text, train, splits, filters, languages, "text", one_sided=True)
+    form = "text" if settings.held_out is None else f"text {settings.held_out} held out"
+    return _Part(settings.text, train, splits, filters, languages, form, one_sided=True)
+
+
+def _music(settings: Music) -> _Part:
+    def rows(files: Callable[[], list[str]]) -> Rows:
+        return [(file,) for file in files()]
+
+    found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in music_splits(settings).items()}
+    form = f"music {settings.encoding} {settings.transpose}"
+    return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True)
 
 
 def _generated(settings: Generated) -> _Part:

@@ -21,7 +21,7 @@ from regard.data.reread import TrainingPairs
 from regard.data.store import TokenStore
 from regard.errors import UsageError
 from regard.status import StatusLine
-from regard.text.tokenizer import GPT2Files, Tokenizer, TokenizerSettings
+from regard.text.tokenizer import Tokenizer, VocabularySettings
 
 FILED = 2**26
 """The size of a corpus' files from which on its tokens are kept in files, too."""
@@ -46,18 +46,19 @@ class Dataset:
 
 def read_dataset(
     settings: CorpusSettings,
-    text: TokenizerSettings | GPT2Files,
+    text: VocabularySettings,
     seed: int,
     tokenizer: Tokenizer | None = None,
     cache: Path | None = None,
     status: StatusLine | None = None,
     before: Mapping[str, Any] | None = None,
+    reports: bool = False,
 ) -> Dataset:
     """Read a corpus, learn a vocabulary from it unless a tokenizer is given, and encode it.
 
     `seed` is for BPE-dropout. The tokens of a large corpus are kept in `cache` with all that was found in it, and
     found there the next time. `before` is the fingerprint that a run began with, as plain values: another corpus is
-    refused.
+    refused. `reports` asks for a report also where a tokenizer is given, which takes reading the corpus.
     """
     corpus, cache = open_corpus(settings), cache or cache_folder()
     large = _is_large(corpus)
@@ -78,7 +79,9 @@ def read_dataset(
     if not valid:
         raise UsageError("data.valid: a run needs at least 1 example to validate on, but has 0. Ask for more.")
     report = None
-    if tokenizer is None:
+    if tokenizer is not None and reports:
+        report = corpus.report().with_coverage(used)
+    elif tokenizer is None:
         report = corpus.report().with_coverage(used) if found is None else found.report
         # Files that changed in the meantime would leave something behind that does not belong to them.
         if place is not None and found is None and Fingerprint.of(corpus, cache) == fingerprint:
@@ -98,7 +101,7 @@ def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
         fingerprint.check_continues(before)
 
 
-def learn_tokenizer(pairs: TrainingPairs, settings: TokenizerSettings | GPT2Files) -> Tokenizer:
+def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings) -> Tokenizer:
     """A vocabulary for what a corpus has: both sides, with a token for each language to ask for, or plain text."""
     if pairs.corpus.one_sided:
         return Tokenizer.learn(_Targets(pairs), settings)

@@ -415,6 +415,30 @@ class HeldAtEnd:
         return np.zeros(len(keys), dtype=bool)
 
 
+class HeldShare:
+    """Holds out the last lines that make up a share of the text, in characters, line ends among them."""
+
+    def __init__(self, share: float) -> None:
+        self._share, self._seen = share, 0
+        self._last: deque[tuple[int, Pair]] = deque()  # with the place in the text where each ends
+
+    def pass_on(self, pairs: Sequence[Pair], keys: Keys) -> Iterator[Pair]:
+        """Those that are before the border already: it only moves on."""
+        for pair in pairs:
+            self._seen += len(pair.target) + 1
+            self._last.append((self._seen, pair))
+        while self._last and self._last[0][0] <= (1 - self._share) * self._seen:
+            yield self._last.popleft()[1]
+
+    def finish(self) -> tuple[list[Pair], list[Pair]]:
+        """What ends behind the border is held out: at least the last line."""
+        return [], [pair for _, pair in self._last]
+
+    def holds(self, keys: Keys) -> Mask:
+        """Nothing is, by its source."""
+        return np.zeros(len(keys), dtype=bool)
+
+
 def held_out_share(pairs: int) -> float:
     """The share of a corpus of so many pairs to hold out; it never grows with the corpus."""
     share = min(HELD_OUT_SHARE, HELD_OUT_MOST / max(pairs, 1))

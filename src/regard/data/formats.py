@@ -374,9 +374,18 @@ def _sides(line: str, paths: Iterable[tuple[str, Sequence[str]]], place: str) ->
 
 
 def _text_at(entry: Any, key: str, path: Sequence[str], place: str) -> str:
-    """The text under a key, or under a path of keys where the whole is no key itself."""
+    """The text under a key, or under a path of keys where the whole is no key itself.
+
+    Of a list, a number in the path takes one item, counted from 0, and `*` all of them, with spaces between.
+    """
     keys = [key] if isinstance(entry, dict) and key in entry else path
     for part in keys:
+        if isinstance(entry, list) and part == "*" and all(isinstance(item, str) for item in entry):
+            entry = " ".join(entry)
+            continue
+        if isinstance(entry, list) and part.isdecimal() and int(part) < len(entry):
+            entry = entry[int(part)]
+            continue
         if not isinstance(entry, dict) or part not in entry:
             there = ", ".join(map(repr, entry)) if isinstance(entry, dict) else _in_json(entry)
             raise DataError(f"{place}: must have the key `{key}`, but has {there or 'none'}. Choose other `keys`.")

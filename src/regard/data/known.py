@@ -23,7 +23,7 @@ from regard.data.prepare import file_hashes, hash_of
 from regard.data.report import CorpusCounts, Coverage, DataReport, Lengths, Overlap
 from regard.errors import DataError, MissingError
 from regard.files import write_file
-from regard.text.tokenizer import GPT2Files, Tokenizer, TokenizerSettings
+from regard.text.tokenizer import GPT2Files, Tokenizer, VocabularySettings
 
 VERSION = 1  # to be raised when the same corpus and settings come to give another vocabulary or report
 
@@ -91,7 +91,7 @@ class Known:
     report: DataReport
 
 
-def place_of(cache: Path, corpus: Corpus, fingerprint: Fingerprint, text: TokenizerSettings | GPT2Files) -> Path:
+def place_of(cache: Path, corpus: Corpus, fingerprint: Fingerprint, text: VocabularySettings) -> Path:
     """Where it is kept what was found in a corpus by a run with these settings."""
     test = [file for file in corpus.other_files("test") if file.is_file()]
     published = [hash_of(Path(file)) for file in (text.encoder, text.merges)] if isinstance(text, GPT2Files) else []

@@ -21,6 +21,7 @@ FORMAT_VERSION = 1
 SIDES = ("source", "target")
 EDGES = (25, 50, 100, 200, 400)
 SAMPLE = 1_000
+LOOKED_AT = 2_000  # characters of each of them
 BAR = 24
 FEW_PAIRS = 10_000
 MANY_COPIES = 10
@@ -128,7 +129,7 @@ class DataReport:
         lines = [line for corpus in self.corpora for line in _corpus_lines(corpus)] + _repair_lines(self.repairs)
         held_out = " held out" if self.held_out else ""
         lines.append(f"  {self.train:,} to train on, {self.valid:,}{held_out} to validate, {self.test:,} to test")
-        if self.languages:
+        if any(self.languages.values()):
             guesses = " → ".join(_words(self.languages[f"train {side}"]) for side in self.lengths)
             lines.append(f"  looks like {guesses}")
         lines += _histogram(self.lengths)
@@ -228,8 +229,15 @@ def _drawn(sample: list[tuple[int, str, str]], kept: Kept) -> list[tuple[int, st
     # The pairs with the smallest hashes are a fair sample, and the same one on every run.
     border = sample[-1][0] if len(sample) == SAMPLE else 2**64
     few = np.argsort(kept.pair_keys)[:SAMPLE].tolist()
-    drawn = [(int(kept.pair_keys[place]), kept.sources[place], kept.targets[place]) for place in few]
+    drawn = [
+        (int(kept.pair_keys[place]), _beginning(kept.sources[place]), _beginning(kept.targets[place])) for place in few
+    ]
     return sorted(sample + [entry for entry in drawn if entry[0] < border])[:SAMPLE]
+
+
+def _beginning(text: str) -> str:
+    """As much of a text as guesses need, up to the end of a word: one line may be a book, or a piece of music."""
+    return text if len(text) <= LOOKED_AT else text[:LOOKED_AT].rpartition(" ")[0] or text[:LOOKED_AT]
 
 
 def _keys(pairs: Texts) -> tuple[Keys, Keys]:
@@ -272,7 +280,9 @@ def make_report(
         warnings += [whose + warning for warning in _odd(corpus, sample, given, filters)]
     overlaps = survey.overlaps()
     for split, pairs in held.items():
-        warnings += _shared(overlaps[split], len(pairs), split) if split in overlaps else []
+        # Text without sources has an empty one on every line.
+        known = overlaps.get(split) if "source" in survey.lengths() else None
+        warnings += [] if known is None else _shared(known, len(pairs), split)
     guesses: dict[str, Guess | None] = {}
     if len(corpora) == 1:  # several are a mixture of who knows how many languages
         guesses = _guesses({"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}})

@@ -10,6 +10,8 @@ from typing import Literal
 from regard.data.filters import Filters
 from regard.data.formats import STDIN, Format, format_by_name
 from regard.data.generated import Generated
+from regard.music.encoding import Encoding
+from regard.settings import check_words
 
 LANGUAGE = re.compile("[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
@@ -109,12 +111,50 @@ class Text:
     valid: str | None = None
     test: str | None = None
     language: str | None = None
+    held_out: float | None = None
+    """The share of the text that is held out, from its end; unless given, some lines."""
 
     def __post_init__(self) -> None:
+        if self.held_out is not None and not 0 < self.held_out < 1:
+            raise ValueError(f"`held_out` must be above 0 and below 1, but is {self.held_out}")
+        if self.held_out is not None and self.valid is not None:
+            raise ValueError(f"`held_out` must be left out where `valid` is given, but is {self.held_out}")
         _check_language("language", self.language)
 
 
-CorpusSettings = Generated | Files | Mixture | Text
+@dataclass(frozen=True)
+class Elsewhere:
+    """What an imported model was trained on: not known here. There is nothing to read."""
+
+    origin: str
+    """Where the model was imported from."""
+    kind: Literal["elsewhere"] = "elsewhere"
+
+
+@dataclass(frozen=True)
+class Music:
+    """Music for a language model, piece by piece: MIDI files, or chorales as JSON.
+
+    A place is a MIDI file, a folder of them (with the folders inside it), a `.tar` of them, or a `.json` of chorales,
+    compressed or not. A JSON file may hold its own validation and test pieces. Of MIDI files some folders are held
+    out if there are no such files, so that all performances of a piece stand on one side.
+    """
+
+    music: str
+    kind: Literal["music"] = "music"
+    encoding: Encoding = "performance"
+    valid: str | None = None
+    test: str | None = None
+    transpose: int = 0
+    """Each training piece is there in its own key, and in those up to so many semitones higher and lower."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        if not 0 <= self.transpose <= 12:
+            raise ValueError(f"`transpose` must be from 0 to 12 semitones, but is {self.transpose}")
+
+
+CorpusSettings = Generated | Files | Mixture | Text | Music | Elsewhere
 
 
 def _check_language(name: str, language: str | None) -> None:

@@ -12,6 +12,7 @@ The same search as `regard.decoding.search`, for the settings most people use: p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
@@ -64,6 +65,24 @@ class FixedModel(Protocol):
         ...
 
 
+class OwnSearch(ABC):
+    """What a model is that brings its own search: an engine that does not stop between two tokens."""
+
+    @abstractmethod
+    def search(
+        self,
+        source: Tokens,
+        specials: Specials,
+        settings: SearchSettings,
+        constraints: Sequence[Constraints] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """As `beam_search`; raises UsageError, by name, for what it cannot do."""
+
+    @abstractmethod
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """For each target, [T, S], how much each of its tokens looked at each of the source but the end."""
+
+
 def search(
     model: SequenceModel[Any],
     source: Tokens | None,
@@ -71,7 +90,9 @@ def search(
     settings: SearchSettings,
     constraints: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
-    """`beam_search`, the fast way on a GPU where model and settings allow it."""
+    """`beam_search`, by the model's own search if it brings one; the fast way on a GPU where that is possible."""
+    if source is not None and isinstance(model, OwnSearch):
+        return model.search(source, specials, settings, constraints)
     on_gpu = source is not None and source.ids_BT.device.type == "cuda"
     if source is not None and on_gpu and constraints is None and able(model, settings) and len(source.ids_BT):
         found = fast_search(model, source, specials, settings)

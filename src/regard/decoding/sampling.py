@@ -18,7 +18,7 @@ Small differences in z change such a draw hardly ever; they would often change a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from regard.decoding.noise import Noise
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 
-Finish = Literal["end", "length"]
+Finish = Literal["end", "length", "stop"]
 SPREAD = 32
 """Prompts whose lengths differ by at most this much share a batch: the ends of the longer ones are read token by token
 while the shorter ones are continued."""
@@ -57,6 +57,8 @@ class SamplingSettings:
     """How many of the likeliest tokens to report at each place."""
     start: bool = True
     """Read the start token before a prompt; an empty prompt and a model with a source need it in any case."""
+    lines: int = 1
+    """The most lines of a text, for a model of running text: what ends one is a token, and the next begins."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -67,7 +69,7 @@ class SamplingSettings:
             raise ValueError(f"`min_p` must be from 0 (all tokens) to 1, but is {self.min_p}")
         if not 0 < self.repetition_penalty < math.inf:
             raise ValueError(f"`repetition_penalty` must be above 0, but is {self.repetition_penalty}")
-        for name, least in (("top_k", 0), ("max_tokens", 1), ("alternatives", 0)):
+        for name, least in (("top_k", 0), ("max_tokens", 1), ("alternatives", 0), ("lines", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, but is {getattr(self, name)}")
 
@@ -86,11 +88,11 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Sample:
-    """A text that was drawn, without its prompt and the end token."""
+    """A text that was drawn, without its prompt and the last end token; where it has several lines, those between."""
 
     drawn: tuple[Drawn, ...]
     finish_reason: Finish
-    """The model ended the text, or it has as many tokens as it may have."""
+    """The model ended the text, it has as many tokens as it may have, or whoever was told of its tokens ended it."""
     prompt_cut: int = 0
     """How many tokens at the beginning of the prompt were not read, since the model's context is shorter."""
     slid: bool = False
@@ -107,11 +109,10 @@ class Sample:
         return sum(each.log_probability for each in self.drawn)
 
 
-OnToken = Callable[[int, Drawn], None]
-"""Called with a row and its newest token, as soon as it is drawn."""
+OnToken = Callable[[int, Drawn], bool | None]
+"""Called with a row and its newest token, as soon as it is drawn; if it answers True, the text ends there."""
 
 
-@torch.inference_mode()
 def sample(
     model: SequenceModel[Any],
     prompts: Sequence[Sequence[int]],
@@ -126,6 +127,25 @@ def sample(
     Of a prompt that is longer than the model's context, the last tokens that fit are read. When the context is full,
     a language model reads the later half of it anew and goes on; a model with a source ends there.
     """
+    walk = drawing(model, prompts, specials, settings, seeds, on_token, source)
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            return end.value
+
+
+@torch.inference_mode()
+def drawing(
+    model: SequenceModel[Any],
+    prompts: Sequence[Sequence[int]],
+    specials: Specials,
+    settings: SamplingSettings,
+    seeds: Sequence[int],
+    on_token: OnToken | None = None,
+    source: Tokens | None = None,
+) -> Generator[None, None, list[Sample]]:
+    """`sample`, one step of the model at a time: whoever asks for the next one may do other things in between."""
     if len(seeds) != len(prompts):
         raise UsageError(f"sampling: there must be one seed a prompt ({len(prompts)}), but there are {len(seeds)}")
     if source is not None and source.ids_BT.shape[0] != len(prompts):
@@ -141,7 +161,7 @@ def sample(
             part = select_rows(source, torch.tensor(places, device=source.ids_BT.device))
         texts = [read[place] for place in places]
         batch = _Batch(model, texts, specials, settings, [seeds[place] for place in places], part)
-        for place, found in zip(places, batch.run(_for_batch(on_token, places)), strict=True):
+        for place, found in zip(places, (yield from batch.run(_for_batch(on_token, places))), strict=True):
             results[place] = found
     return [found for found in results if found is not None]
 
@@ -173,6 +193,7 @@ class _Row:
     cut: int
     drawn: list[Drawn]
     slid: bool = False
+    lines: int = 1  # begun
 
 
 class _Batch:
@@ -202,8 +223,8 @@ class _Batch:
             self.repeated_BV = torch.zeros(len(texts), model.vocabulary, dtype=torch.bool, device=device)
         self.results: list[Sample | None] = [None] * len(texts)
 
-    def run(self, on_token: OnToken | None) -> list[Sample]:
-        """Draw until every row has ended."""
+    def run(self, on_token: OnToken | None) -> Generator[None, None, list[Sample]]:
+        """Draw until every row has ended, step by step."""
         read = min(row.prompt for row in self.rows)  # tokens of each row that the state holds
         state = self.model.start(self.source, len(self.rows))
         self._note(self.prompts_BP[:, :read])
@@ -218,6 +239,9 @@ class _Batch:
                 rows = torch.tensor(stay, device=next_B.device)
                 self._keep(rows, stay)
                 next_B, state = next_B[rows], state.select(rows)
+            if self.settings.lines > 1:
+                # As in training: what follows the end of a line begins one.
+                next_B = torch.where(next_B == self.specials.end, self.specials.start, next_B)
             position += 1
             self._note(next_B[:, None])
             if read == self.model.context:
@@ -225,6 +249,7 @@ class _Batch:
             else:
                 logits_BV, state = self.model.step(next_B[:, None], state)
                 read += 1
+            yield
 
     def _draw(self, logits_BV: Tensor, position: int) -> tuple[Tensor, Tensor]:
         """The next token of each row, [B], and what to tell of it: the token, its log-probability, alternatives."""
@@ -289,14 +314,15 @@ class _Batch:
                     f"sampling: a model must give scores that are numbers, but row {row.number} got none. The weights "
                     "are damaged, or training diverged; go back to an earlier checkpoint."
                 )
-            if token == self.specials.end:
+            if token == self.specials.end and row.lines == self.settings.lines:
                 finish_reason = "end"
             else:
-                row.tokens.append(token)
+                row.lines += token == self.specials.end
+                row.tokens.append(self.specials.start if token == self.specials.end else token)
                 row.drawn.append(Drawn(token, values[1], _pairs(values[2:])))
-                if on_token is not None:
-                    on_token(row.number, row.drawn[-1])
-                if len(row.drawn) == self.settings.max_tokens or (full and self.source is not None):
+                if on_token is not None and on_token(row.number, row.drawn[-1]):
+                    finish_reason = "stop"
+                elif len(row.drawn) == self.settings.max_tokens or (full and self.source is not None):
                     finish_reason = "length"
             if finish_reason is None:
                 stay.append(place)
@@ -347,7 +373,8 @@ def _thinned(scores_BK: Tensor, settings: SamplingSettings) -> Tensor:
     if settings.top_p < 1:
         chances_BK = scores_BK.softmax(dim=1)
         better_BK = chances_BK.cumsum(dim=1) - chances_BK  # what the likelier tokens hold together
-        scores_BK = scores_BK.masked_fill(better_BK >= settings.top_p, -torch.inf)
+        most = max(settings.top_p, torch.finfo(torch.float).tiny)  # less would be 0 here, and keep no token at all
+        scores_BK = scores_BK.masked_fill(better_BK >= most, -torch.inf)
     if settings.min_p > 0:
         least_B1 = scores_BK.amax(dim=1, keepdim=True) + math.log(settings.min_p)
         scores_BK = scores_BK.masked_fill(scores_BK < least_B1, -torch.inf)

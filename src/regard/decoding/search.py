@@ -15,7 +15,7 @@ and coverage is at most 0, so a beam of log-probability s ends at most at s / di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -36,6 +36,9 @@ from regard.models.interface import SequenceModel
 from regard.settings import check_words
 
 MOST_BEAMS = 1000
+
+Watch = Callable[[Candidates], None]
+"""Called in every round with what each sentence chooses from, before it does."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,12 @@ def beam_search(
     specials: Specials,
     settings: SearchSettings,
     constraints: Sequence[Constraints] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source row its `nbest` best hypotheses, best first.
 
     `constraints` has one entry a row. A language model has no source: there `constraints` says how many rows there
-    are, and a text has at most `extra_length` tokens after its prefix.
+    are, and a text has at most `extra_length` tokens after its prefix. `watch` sees every round.
     """
     if source is None and constraints is None:
         raise UsageError(
@@ -126,7 +130,7 @@ def beam_search(
         )
     if not sentences:
         return []
-    return _Search(model, source, specials, settings, constraints or [Constraints()] * sentences).run()
+    return _Search(model, source, specials, settings, constraints or [Constraints()] * sentences).run(watch)
 
 
 class _Search:
@@ -159,12 +163,14 @@ class _Search:
         self.last_R1 = torch.full((rows, 1), specials.start, device=device)
         self.results: list[list[Hypothesis]] = [[] for _ in constraints]
 
-    def run(self) -> list[list[Hypothesis]]:
+    def run(self, watch: Watch | None = None) -> list[list[Hypothesis]]:
         """The hypotheses of every sentence."""
         with self.coverage or nullcontext():
             for length in range(1, self.longest + 1):
                 logits_RV, self.state = self.model.step(self.last_R1, self.state)
                 candidates = self._candidates(logits_RV, length)
+                if watch is not None:
+                    watch(candidates)
                 self.pool = self.pool.add(self._ended(candidates, length))
                 rows = self._go_on(candidates, length)
                 if not self._leave(rows):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 from regard.errors import UsageError
-from regard.evaluation import metrics, moses
+from regard.evaluation import metrics, moses, rouge
 from regard.evaluation.metrics import Lines, Progress, Tally
 from regard.evaluation.weighted import weighted_bleu
 
@@ -28,12 +28,13 @@ class Scoring:
 
     `tokenize` is sacreBLEU's name of how the first BLEU cuts text. `lowercase` lowers both sides for BLEU and chrF; TER
     ignores case in any case, exact match and perplexity never do. `language` is the code of the target, for the rules
-    of older papers.
+    of older papers. `rouge` adds what summaries are compared by.
     """
 
     tokenize: Tokenize | None = None
     lowercase: bool = False
     language: str | None = None
+    rouge: bool = False
 
     def __post_init__(self) -> None:
         if self.tokenize not in (None, *get_args(Tokenize)):
@@ -50,7 +51,7 @@ class Scoring:
     def settled(self, references: Sequence[str]) -> Scoring:
         """The same with every choice made: zh for Chinese, char for Japanese, 13a for all others."""
         language = code_of(self.language or "en")
-        return Scoring(self.tokenize or _tokenizer_for(references), self.lowercase, language)
+        return replace(self, tokenize=self.tokenize or _tokenizer_for(references), language=language)
 
 
 def code_of(language: str) -> str | None:
@@ -78,16 +79,18 @@ def tallies(lines: Lines, scoring: Scoring, progress: Progress | None = None) ->
     if spaced:
         found += _of_older_papers(lines, scoring, progress)
     found.append(_weighted(lines, first, lowercase))
+    found += rouge.tallies(lines) if scoring.rouge else []
     found += [metrics.chrf(lines, words, lowercase, progress) for words in (0, 2)]
     return [*found, metrics.ter(lines, not spaced, progress)]
 
 
 def headline(lines: Lines, scoring: Scoring, progress: Progress | None = None) -> list[Tally]:
-    """The two figures that systems are compared by: BLEU and chrF."""
+    """The figures that systems are compared by: BLEU and chrF; for summaries ROUGE, too."""
     scoring = scoring.settled(lines.references[0])
     return [
         metrics.bleu(lines, scoring.tokenize or "13a", scoring.lowercase, progress=progress),
         metrics.chrf(lines, 0, scoring.lowercase, progress),
+        *(rouge.tallies(lines) if scoring.rouge else []),
     ]
 
 

@@ -34,15 +34,20 @@ class Likelihood:
     bytes_L: Numbers
     unknown: int
     vocabulary: int
+    words_L: Numbers | None = None
+    """Words between spaces, and one for each line's end, as language models of words count (Mikolov et al. 2010)."""
+    read: str = "first reference"
+    """What was read, and how, for signatures."""
 
     def tallies(self) -> list[Tally]:
-        """The perplexity per token, which depends on the vocabulary, and per byte, which does not."""
+        """The perplexity per token, which depends on the vocabulary, and per word and byte, which do not."""
         sizes = {"token": (self.tokens_L, f"end tokens:yes|vocabulary:{self.vocabulary}"),
+                 "word": (self.words_L, "between spaces|line ends:yes"),
                  "byte": (self.bytes_L, "UTF-8|line ends:yes")}  # fmt: skip
         return [
-            Tally(f"perplexity per {unit}", f"first reference|{unit}s:{int(size_L.sum())}|{how}",
+            Tally(f"perplexity per {unit}", f"{self.read}|{unit}s:{int(size_L.sum())}|{how}",
                   np.stack([self.nats_L, size_L], axis=1), perplexity)
-            for unit, (size_L, how) in sizes.items()
+            for unit, (size_L, how) in sizes.items() if size_L is not None
         ]  # fmt: skip
 
 

@@ -104,8 +104,9 @@ class Report:
             _table(files),
             _table([("score", "value", "95 % interval", "how it was computed"), *scores], numbers=(1, 2)),
             f"The intervals are from {self.samples:,} bootstrap resamples with seed {self.seed}.",
-            _table([("length", "lines", "BLEU", "chrF", "ratio"), *lengths], numbers=(1, 2, 3, 4)),
         ]
+        if lengths:
+            parts.append(_table([("length", "lines", "BLEU", "chrF", "ratio"), *lengths], numbers=(1, 2, 3, 4)))
         for title, examples in (("worst", self.worst), ("best", self.best)):
             if examples:
                 parts.append("\n".join([f"The {title} lines by chrF:", *map(_example, examples)]))
@@ -143,6 +144,12 @@ def evaluate(
     )
 
 
+def evaluate_text(likelihood: Likelihood, files: Sequence[TestSet] = (), progress: Progress | None = None) -> Report:
+    """The figures of a language model: how probable it finds a text. There are no translations to look at."""
+    scores = with_intervals(likelihood.tallies(), progress=progress)
+    return Report(len(likelihood.nats_L), list(files), scores, [], [], [], _unknown(likelihood))
+
+
 def _lengths(bleu: Tally, chrf: Tally) -> list[Bucket]:
     """The figures by the length of the reference in tokens of the first BLEU."""
     tokens_L: Numbers = bleu.counts_LC[:, 1]
@@ -174,12 +181,16 @@ def _notes(lines: Lines, files: Sequence[TestSet], likelihood: Likelihood | None
             f"these are {len(lines):,} lines. newstest2014 has {whole:,}, and there is a version with {cut:,}; figures "
             "on one cannot be compared with figures on the other."
         )
-    if likelihood is not None and likelihood.unknown:
-        notes.append(
-            f"{likelihood.unknown:,} tokens of the reference are unknown to the vocabulary. They are easy to guess, so "
-            "the perplexities are lower than they should be."
-        )
-    return notes
+    return notes if likelihood is None else [*notes, *_unknown(likelihood)]
+
+
+def _unknown(likelihood: Likelihood) -> list[str]:
+    if not likelihood.unknown:
+        return []
+    return [
+        f"{likelihood.unknown:,} tokens of the {likelihood.read.partition('|')[0].removeprefix('first ')} are unknown "
+        "to the vocabulary. They are easy to guess, so the perplexities are lower than they should be."
+    ]
 
 
 def _span(bucket: Bucket) -> str:

@@ -73,7 +73,7 @@ class Attention(nn.Module):
         if self.joint is None:
             return self.keys_values(x_BTD), None
         sizes = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
-        query_BTD, keys, values = self.joint(x_BTD).split(sizes, dim=-1)
+        query_BTD, keys, values = self.joint(x_BTD).split_with_sizes(sizes, dim=-1)
         return KeyValue(self._split_heads(keys), self._split_heads(values)), query_BTD
 
     def keys_values(self, x_BKD: Tensor) -> KeyValue:
@@ -104,7 +104,7 @@ class Attention(nn.Module):
         return self.output(heads_BHQE.transpose(1, 2).reshape(rows, queries, self.heads * self.d_v))
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x_BTD.view(*x_BTD.shape[:-1], self.heads, x_BTD.shape[-1] // self.heads).transpose(1, 2)
 
 
 def _rows_apart(weights_BHQK: Tensor, sharing: int) -> Tensor:

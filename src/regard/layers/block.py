@@ -44,6 +44,7 @@ class LayerSizes:
     activation: Activation = "relu"
     positions: PositionKind = "sinusoidal"
     reach: int = 128
+    norm_epsilon: float = 1e-5
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
@@ -64,7 +65,7 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.norm = LayerNorm(sizes.d_model)
+        self.norm = LayerNorm(sizes.d_model, sizes.norm_epsilon)
         self.dropout = Dropout(sizes.dropout)
         self.pre = sizes.norm == "pre"
 
@@ -76,11 +77,11 @@ class Residual(nn.Module):
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
         if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
             return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
-        if not (self.pre or self.training) and x_BTD.is_cuda and torch.is_inference_mode_enabled():
+        if not (self.pre or self.training) and x_BTD.is_cuda and _infers():
             from regard.layers.kernels import join_and_norm
 
             return join_and_norm(x_BTD, y_BTD, self.norm.weight, self.norm.bias, self.norm.eps)
-        joined_BTD = x_BTD + self.dropout(y_BTD)
+        joined_BTD = x_BTD + (self.dropout(y_BTD) if self.training else y_BTD)
         return joined_BTD if self.pre else self.norm(joined_BTD)
 
     def _join_and_norm(self, x_BTD: Tensor, y_BTD: Tensor, noise: Tensor) -> Tensor:
@@ -154,3 +155,8 @@ class DecoderLayer(nn.Module):
         x_BTD = self.around_cross_attention.leave(x_BTD, y_BTD)
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
         return self.around_feedforward.leave(x_BTD, y_BTD), DecoderMemory(memory.source, kv)
+
+
+def _infers() -> bool:
+    """Whether nobody will ask for gradients; compilers cannot look, and join what they read themselves."""
+    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()

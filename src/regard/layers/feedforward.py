@@ -2,8 +2,8 @@
 
 Shapes: B rows, T tokens, D model, F feed-forward.
 
-    relu, gelu   FFN(x) = act(x·W_1 + b_1)·W_2 + b_2
-    swiglu       FFN(x) = (silu(x·W_g + b_g) ⊙ (x·W_1 + b_1))·W_2 + b_2       (Shazeer 2020)
+    relu, gelu, swish   FFN(x) = act(x·W_1 + b_1)·W_2 + b_2
+    swiglu              FFN(x) = (silu(x·W_g + b_g) ⊙ (x·W_1 + b_1))·W_2 + b_2       (Shazeer 2020)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "swish", "swiglu"]
 
 
 class FeedForward(nn.Module):
@@ -39,6 +39,8 @@ def activate(x_BTF: Tensor, activation: Activation) -> Tensor:
             return F.gelu(x_BTF)
         case "gelu-tanh":
             return F.gelu(x_BTF, approximate="tanh")
+        case "swish":
+            return F.silu(x_BTF)
         case "swiglu":
             gate, value = x_BTF.chunk(2, dim=-1)
             return F.silu(gate) * value

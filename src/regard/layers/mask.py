@@ -56,6 +56,10 @@ class Visible:
         queries_BQ, keys_BK = self.positions()
         return keys_BK[:, None, :] - queries_BQ[:, :, None]
 
+    def looks_at_itself(self) -> bool:
+        """Whether queries and keys are the same tokens: whole rows, and not a step that looks back at earlier ones."""
+        return self.places is not None and self.places[0] is self.places[1]
+
     def dense(self, scores_BHQK: Tensor) -> Tensor:
         """The same answer as a boolean matrix for `scores_BHQK`; it broadcasts to [B, Q, K]."""
         if self.allowed_BQK is not None:

@@ -132,10 +132,25 @@ class RelativePositions(PositionScheme):
 
     def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys as they are, and q·r / √d_k for each distance."""
-        scores_BHQR = query_BHQE @ self.table_RE.to(query_BHQE.dtype).T / math.sqrt(query_BHQE.shape[-1])
+        table_RE = self.table_RE.to(query_BHQE.dtype) / math.sqrt(query_BHQE.shape[-1])
+        if visible.looks_at_itself():
+            return query_BHQE, keys_BHKE, self._skewed(query_BHQE, table_RE)
         distance_B1QK = (visible.ahead().clamp(-self.reach, self.reach) + self.reach)[:, None]
-        bias = scores_BHQR.gather(-1, distance_B1QK.expand(-1, query_BHQE.shape[1], -1, -1))
+        bias = (query_BHQE @ table_RE.T).gather(-1, distance_B1QK.expand(-1, query_BHQE.shape[1], -1, -1))
         return query_BHQE, keys_BHKE, bias
+
+    def _skewed(self, query_BHTE: Tensor, table_RE: Tensor) -> Tensor:
+        """The same where rows look at themselves, without looking anything up: Music Transformer, section 3.4.1.
+
+        Inside a sentence positions rise by one, so column k of row q is k - q ahead. Between sentences that is not
+        so, but there nothing is visible. Scores of all distances from 1 - T to T, 2T a row, are laid end to end: read
+        in rows of 2T - 1, the scores of each row begin one place further to the left, as they should.
+        """
+        length = query_BHTE.shape[2]
+        distances_R = torch.arange(1 - length, length + 1, device=query_BHTE.device).clamp(-self.reach, self.reach)
+        scores_BHX = (query_BHTE @ table_RE[distances_R + self.reach].T).flatten(-2)
+        rows_BHTR = scores_BHX[..., : length * (2 * length - 1)].unflatten(-1, (length, 2 * length - 1))
+        return rows_BHTR[..., length - 1 :]
 
 
 class LinearBias(PositionScheme):

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEVELS = 127
+LEAST = torch.finfo(torch.float).tiny
 MIDDLE = 128  # inputs are unsigned: this stands for 0
 ROWS = 128  # that packed weights are laid out for; measured, this layout is the best for 4 rows, too
 WORTHWHILE = 128 * 1024  # smaller matrices stay in the processor's cache, whatever their precision
@@ -38,7 +39,9 @@ class PackedLinear(nn.Module):
         """[…, I] → […, O]."""
         if x_RI.numel() == x_RI.shape[-1]:
             return F.linear(x_RI, self.weight_OI, self.bias_O)  # one row: nothing is laid out, and less is in the way
-        return torch.ops.mkldnn._linear_pointwise(x_RI.contiguous(), self.packed, self.bias_O, "none", [], "")
+        multiply = torch.ops.mkldnn._linear_pointwise.default  # named in full: nothing to choose in every call
+        product_RO: Tensor = multiply(x_RI.contiguous(), self.packed, self.bias_O, "none", [], "")
+        return product_RO
 
 
 class Int8Linear(nn.Module):
@@ -62,12 +65,10 @@ class Int8Linear(nn.Module):
 
     def forward(self, x_RI: Tensor) -> Tensor:
         """[…, I] → […, O]."""
-        reach_R1 = x_RI.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float).tiny)
-        y_RO: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x_RI / reach_R1, 1 / LEVELS, MIDDLE, self.packed
-        )
-        y_RO.mul_(reach_R1)
-        return y_RO if self.bias_O is None else y_RO.add_(self.bias_O)
+        reach_R1 = x_RI.abs().amax(dim=-1, keepdim=True).clamp_(min=LEAST)
+        multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+        y_RO: Tensor = multiply(x_RI / reach_R1, 1 / LEVELS, MIDDLE, self.packed)
+        return y_RO.mul_(reach_R1) if self.bias_O is None else torch.addcmul(self.bias_O, y_RO, reach_R1)
 
 
 @cache

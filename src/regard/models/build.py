@@ -9,6 +9,7 @@ import torch
 from regard.errors import UsageError
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
+from regard.models.decoder_only import DecoderOnlySettings, decoder_only
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -19,6 +20,7 @@ from regard.models.wavenet import WaveNet, WaveNetSettings
 ModelSettings = (
     TransformerSettings
     | GPTSettings
+    | DecoderOnlySettings
     | RecurrentSettings
     | RecurrentLMSettings
     | ByteNetSettings
@@ -52,6 +54,8 @@ def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | No
     match settings:
         case TransformerSettings():
             return Transformer(settings, vocabulary, source_vocabulary)
+        case DecoderOnlySettings():  # before GPT's, which it extends
+            return decoder_only(settings, vocabulary)
         case GPTSettings():
             return GPT(settings, vocabulary)
         case RecurrentSettings():

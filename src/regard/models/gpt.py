@@ -79,10 +79,9 @@ class GPTState:
         return written_slots(self.seen)
 
 
-class GPT(SequenceModel[GPTState]):
-    """A language model: the next token from those before it."""
+class CausalTransformer(SequenceModel[GPTState]):
+    """Layers of attention in which every token sees those before it: what all decoder-only models share."""
 
-    reads_source: ClassVar[bool] = False
     exact_on_gpu: ClassVar[bool] = True
 
     def __init__(self, settings: GPTSettings, vocabulary: int) -> None:
@@ -98,12 +97,6 @@ class GPT(SequenceModel[GPTState]):
         self.looks_back = Mask(causal=True, window=settings.window)
         self._initialise()
 
-    def features(self, batch: Batch) -> Tensor:
-        """What the last layer computed at every position, [B, T, D]."""
-        self.refuse(batch.source)
-        features_BTD, _ = self._decode(batch.target, None)
-        return features_BTD
-
     def logits(self, features_BTD: Tensor) -> Tensor:
         """Features times the output matrix (the transposed embedding where tied), [B, T, V]."""
         return F.linear(features_BTD, self.embedding.weight_VD) if self.output is None else self.output(features_BTD)
@@ -111,26 +104,6 @@ class GPT(SequenceModel[GPTState]):
     def output_matrix(self) -> tuple[Tensor, Tensor | None]:
         """The output matrix, [V, D]; it has no bias."""
         return (self.embedding.weight_VD if self.output is None else self.output.weight), None
-
-    def start(self, source: Tokens | None, rows: int) -> GPTState:
-        """Nothing read yet; a language model has no source."""
-        self.refuse(source)
-        nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
-        return GPTState((), nothing)
-
-    def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
-        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
-        self.check_step(tokens_BT)
-        features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
-        return self.logits(features_BTD[:, -1]), state
-
-    def fixed(self, sentences: int, beams: int, capacity: int, source_length: int = 0) -> GPTState:
-        """Memory that stays in place, for texts of up to `capacity` tokens; `GPTState.load` fills it."""
-        like = self.embedding.weight_VD
-        slots = Slots.empty(sentences, beams, capacity, like.device)
-        attentions = [layer.attention for layer in self.layers if isinstance(layer, EncoderLayer)]
-        layers = (FixedKeyValue.empty(slots, each.heads, each.d_k, each.d_v, like) for each in attentions)
-        return GPTState(tuple(layers), slots)
 
     def _decode(self, tokens: Tokens, state: GPTState | None) -> tuple[Tensor, GPTState]:
         """The one path: `tokens` may be a whole text, a prompt, or one token a row."""
@@ -160,3 +133,35 @@ class GPT(SequenceModel[GPTState]):
         nn.init.normal_(self.embedding.weight_VD, std=SPREAD)
         if isinstance(self.embedding.positions, LearnedPositions):
             nn.init.normal_(self.embedding.positions.table.weight, std=SPREAD)
+
+
+class GPT(CausalTransformer):
+    """A language model: the next token from those before it."""
+
+    reads_source: ClassVar[bool] = False
+
+    def features(self, batch: Batch) -> Tensor:
+        """What the last layer computed at every position, [B, T, D]."""
+        self.refuse(batch.source)
+        features_BTD, _ = self._decode(batch.target, None)
+        return features_BTD
+
+    def start(self, source: Tokens | None, rows: int) -> GPTState:
+        """Nothing read yet; a language model has no source."""
+        self.refuse(source)
+        nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
+        return GPTState((), nothing)
+
+    def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
+        """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
+        self.check_step(tokens_BT)
+        features_BTD, state = self._decode(Tokens(tokens_BT, step_places(state.seen, tokens_BT)), state)
+        return self.logits(features_BTD[:, -1]), state
+
+    def fixed(self, sentences: int, beams: int, capacity: int, source_length: int = 0) -> GPTState:
+        """Memory that stays in place, for texts of up to `capacity` tokens; `GPTState.load` fills it."""
+        like = self.embedding.weight_VD
+        slots = Slots.empty(sentences, beams, capacity, like.device)
+        attentions = [layer.attention for layer in self.layers if isinstance(layer, EncoderLayer)]
+        layers = (FixedKeyValue.empty(slots, each.heads, each.d_k, each.d_v, like) for each in attentions)
+        return GPTState(tuple(layers), slots)

@@ -17,7 +17,7 @@ from regard.errors import UsageError
 from regard.layers import quantised
 from regard.layers.block import DecoderLayer, EncoderLayer
 from regard.layers.quantised import Int8Linear, PackedLinear
-from regard.models.gpt import GPT
+from regard.models.gpt import CausalTransformer
 from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer
 
@@ -60,7 +60,7 @@ def _check(precision: Precision, device: str) -> None:
 def _replace(model: SequenceModel[Any], kind: type[PackedLinear | Int8Linear]) -> None:
     output = getattr(model, "output", None)
     quantised.replace_linears(model, kind)
-    if not isinstance(model, Transformer | GPT):
+    if not isinstance(model, Transformer | CausalTransformer):
         # Others reach into their output matrix instead of calling it.
         if output is not None:
             model.output = output

@@ -49,6 +49,10 @@ class StackSettings:
     """Up to which distance positions = "relative" tells distances apart."""
     window: int | None = None
     """Restricted self-attention (section 4): a token sees only those nearer than this."""
+    final_norm: bool | None = None
+    """A norm after the last layer; unless given, with norm = "pre" and not with "post"."""
+    norm_epsilon: float = 1e-5
+    """ε of every norm."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -64,6 +68,8 @@ class StackSettings:
             raise ValueError(f"`d_k` must be even for rotary positions, but is {self.layer_sizes().d_k}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        if not 0 < self.norm_epsilon < 1:
+            raise ValueError(f"`norm_epsilon` must be above 0 and below 1, but is {self.norm_epsilon}")
 
     def layer_sizes(self) -> LayerSizes:
         """The sizes of one layer."""
@@ -79,6 +85,7 @@ class StackSettings:
             self.activation,
             self.positions,
             self.reach,
+            self.norm_epsilon,
         )
 
     def embedding(self, vocabulary: int, scaled: bool = True) -> Embedding:
@@ -87,7 +94,8 @@ class StackSettings:
 
     def last_norm(self) -> nn.Module:
         """What follows the last layer: post-norm layers end in a norm already, pre-norm stacks need one."""
-        return nn.LayerNorm(self.d_model) if self.norm == "pre" else nn.Identity()
+        wanted = self.norm == "pre" if self.final_norm is None else self.final_norm
+        return nn.LayerNorm(self.d_model, self.norm_epsilon) if wanted else nn.Identity()
 
     @property
     def limit(self) -> int | None:
@@ -126,6 +134,10 @@ class TransformerSettings(StackSettings):
     tie: Tie = "all"
     """Which matrices are one: source and target embedding and output ("all", the paper's), target embedding
     and output ("target"), source and target embedding ("embeddings"), or none."""
+    output_bias: bool = False
+    """Whether a learned bias is added to the scores of the next token, as Marian does."""
+    reads_end: bool = True
+    """Whether the encoder sees the token that ends a source; in OpenNMT-py it does not."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,7 +221,8 @@ class Transformer(SequenceModel[TransformerState]):
         self.decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(settings.decoder_layers))
         self.decoder_norm = settings.last_norm()
         tied = settings.tie in ("all", "target")
-        self.output = None if tied else nn.Linear(settings.d_model, vocabulary, bias=False)
+        self.output = None if tied else nn.Linear(settings.d_model, vocabulary, bias=settings.output_bias)
+        self.tied_bias_V = nn.Parameter(torch.zeros(vocabulary)) if tied and settings.output_bias else None
         self.looks_back = Mask(causal=True, window=settings.window)
         initialise(self)
 
@@ -222,11 +235,15 @@ class Transformer(SequenceModel[TransformerState]):
 
     def logits(self, features_BTD: Tensor) -> Tensor:
         """Features times the output matrix (the transposed embedding where tied), [B, T, V]."""
-        return F.linear(features_BTD, self.embedding.weight_VD) if self.output is None else self.output(features_BTD)
+        if self.output is None:
+            return F.linear(features_BTD, self.embedding.weight_VD, self.tied_bias_V)
+        return self.output(features_BTD)
 
     def output_matrix(self) -> tuple[Tensor, Tensor | None]:
-        """The output matrix, [V, D]; it has no bias."""
-        return (self.embedding.weight_VD if self.output is None else self.output.weight), None
+        """The output matrix, [V, D], and its bias where there is one."""
+        if self.output is None:
+            return self.embedding.weight_VD, self.tied_bias_V
+        return self.output.weight, self.output.bias
 
     def start(self, source: Tokens | None, rows: int) -> TransformerState:
         """Encode the source and make every decoder layer's keys and values of it."""
@@ -253,6 +270,8 @@ class Transformer(SequenceModel[TransformerState]):
         return TransformerState(tuple(memories), Places(nothing, nothing.clone()), slots)
 
     def _encode(self, source: Tokens) -> TransformerState:
+        if not self.settings.reads_end:
+            source = Tokens(source.ids_BT, without_ends(source.places))
         memory_BSD = self.encoder(source, self.own_source_embedding or self.embedding)
         layers = tuple(layer.remember(memory_BSD) for layer in self.decoder_layers)
         nothing = Places.whole(source.ids_BT[:, :0])
@@ -275,6 +294,13 @@ class Transformer(SequenceModel[TransformerState]):
     def decoder_layers(self) -> list[DecoderLayer]:
         """The decoder's layers, typed."""
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+
+def without_ends(places: Places) -> Places:
+    """The same places, but the last token of every sentence is padding: nobody sees it."""
+    segments_BT = places.segments_or_ones()
+    next_BT = torch.cat([segments_BT[:, 1:], torch.full_like(segments_BT[:, :1], PADDING_SEGMENT)], dim=1)
+    return Places(places.positions_BT, segments_BT.masked_fill(segments_BT != next_BT, PADDING_SEGMENT))
 
 
 def look_back(

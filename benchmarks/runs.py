@@ -1,0 +1,163 @@
+"""Runs of the project's own commands, some side by side, that go on where they were stopped; for other benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class Stopped(Exception):  # noqa: N818
+    """The time is up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to run: its name, what it takes of the GPU, what has to be there before it, and how it goes."""
+
+    name: str
+    share: float
+    run: Callable[[Bench], None]
+    needs: tuple[str, ...] = ()
+    minutes: float = 0.0
+    """About how long it takes on an H200."""
+
+
+@dataclass
+class Bench:
+    """Where runs go, where results go, and when to stop."""
+
+    work: Path
+    out: Path
+    data: Path
+    deadline: float
+    environment: dict[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    """On top of every recipe, for a trial."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def train(self, name: str, recipe: str, *overrides: str) -> Path:
+        """A finished model: found, or trained on from its newest checkpoint, or trained."""
+        folder = self.work / name
+        if not (folder / "manifest.json").is_file():
+            begun = any((folder / "checkpoints").glob("0*")) and (folder / "recipe.toml").is_file()
+            how = ["--resume"] if begun else [recipe, *overrides, *self.settings]
+            self.regard("train", *how, "--out", str(folder))
+        for kept in ("curves.svg", "card.md"):
+            if (folder / kept).is_file():
+                self.write(f"{name}-{kept}", (folder / kept).read_text())
+        return folder
+
+    def evaluate(self, folder: Path, *arguments: str, on: str = "test") -> dict[str, float]:
+        """The scores of `regard evaluate`, by name; they are kept beside the model, under what they are `on`."""
+        kept = folder / f"evaluated-{on}.json"
+        if not kept.is_file():
+            kept.write_text(self.regard("evaluate", str(folder), *arguments, "--json"))
+        return {score["name"]: score["value"] for score in json.loads(kept.read_text())["scores"]}
+
+    def regard(self, *arguments: str) -> str:
+        """What a command prints; its messages go into a log. At the deadline it is asked to stop."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Stopped
+        with (self.work / "log.txt").open("ab") as log:
+            log.write(f"\n$ regard {' '.join(arguments)}\n".encode())
+            log.flush()
+            command = [sys.executable, "-m", "regard", *arguments]
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **self.environment}
+            )
+            try:
+                printed, _ = process.communicate(timeout=left)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGTERM)  # a training run writes a checkpoint
+                try:
+                    process.communicate(timeout=60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                raise Stopped from None
+        if process.returncode:
+            raise RuntimeError(
+                f"regard {' '.join(arguments)}: ended with {process.returncode}; see {self.work}/log.txt"
+            )
+        return printed.decode()
+
+    def write(self, name: str, content: str) -> None:
+        """A file beside the results."""
+        (self.out / name).write_text(content)
+
+    def result(self, job: str, what: str, value: object) -> None:
+        """A line of the results."""
+        with self._lock, (self.out / "results.jsonl").open("a") as file:
+            file.write(json.dumps({"job": job, "what": what, "value": value}) + "\n")
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """What a finished run says of itself: parameters, minutes of training, steps, and the losses it reached."""
+    events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    losses = [event["nll"] for event in events if event["event"] == "validation"]
+    final = [event["nll"] for event in events if event["event"] == "average"]
+    seconds = sum(event["took"] for event in events if event["event"] == "step")
+    tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+    return {
+        "parameters": parameters(folder),
+        "steps": events[-1]["step"],
+        "minutes": round(seconds / 60, 2),
+        "tokens_per_second": round(tokens / max(seconds, 1e-9)),
+        "best_loss": min(losses),
+        "loss": final[-1] if final else losses[-1],
+    }
+
+
+def parameters(folder: Path) -> int:
+    """How many a finished model has; matrices used twice are counted once."""
+    from safetensors import safe_open
+
+    with safe_open(folder / "model.safetensors", "np") as weights:
+        return sum(int(weights.get_tensor(name).size) for name in weights.keys())  # noqa: SIM118
+
+
+def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
+    """Run jobs in their order, side by side as long as the GPU is not full; how each ended."""
+    endings: dict[str, str] = {}
+    running: dict[str, threading.Thread] = {}
+    shares = {job.name: job.share for job in jobs}
+    known = {job.name for job in jobs}
+
+    def work(job: Job) -> None:
+        began = time.monotonic()
+        try:
+            job.run(bench)
+            endings[job.name] = "done"
+        except Stopped:
+            endings[job.name] = "stopped: the time was up"
+        except Exception as error:  # the others go on
+            endings[job.name] = f"failed: {error}"
+        print(f"{job.name}: {endings[job.name]} after {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+
+    waiting = list(jobs)
+    while waiting or running:
+        for name in [name for name, thread in running.items() if not thread.is_alive()]:
+            del running[name]
+        for job in list(waiting):
+            before = [need for need in job.needs if need in known]
+            if any(endings.get(need, "done") != "done" for need in before):
+                endings[job.name] = "left out: what it needs is not there"
+                waiting.remove(job)
+                continue
+            fits = sum(shares[name] for name in running) + job.share <= 1.01
+            if fits and all(need in endings for need in before):
+                waiting.remove(job)
+                running[job.name] = threading.Thread(target=work, args=(job,))
+                running[job.name].start()
+        time.sleep(0.2)
+    return endings

@@ -1,0 +1,105 @@
+"""`init`: a run that begins with another model, or says clearly why it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from regard import experiment, folder
+from regard.errors import MissingError, UsageError
+from regard.initial import beginning_of
+from regard.recipe import Recipe, load_recipe
+from tests.tiny import ENGLISH, GERMAN, failed, language_model, regard, write_lines
+
+FEW = [
+    "training={steps=2, validate_every=2, save_every=2, keep=1, average=1, label_smoothing=0.0}",
+    "training.optimiser={schedule='constant', rate=1e-9, warmup=0}",
+    "batch={tokens=256, layout='packed', row=32}",
+    "log.tensorboard=false",
+    "device=cpu",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a language model `gpt` and two sides of a corpus."""
+    place = tmp_path_factory.mktemp("initial")
+    language_model(place / "gpt")
+    write_lines(place / "a.en", ENGLISH)
+    write_lines(place / "a.de", GERMAN)
+    return place
+
+
+def pairs(place: Path) -> str:
+    return f"data={{kind='files', source='{place}/a.en', target='{place}/a.de', filters={{drop_identical=false}}}}"
+
+
+def translator(place: Path, *changes: str) -> Recipe:
+    return load_recipe("decoder-only", [f"init={place / 'gpt'}", pairs(place), *FEW, *changes])
+
+
+def test_a_recipe_takes_over_vocabulary_and_sizes(place: Path) -> None:
+    recipe, before = translator(place, "model.dropout=0.4"), folder.read_recipe(place / "gpt")
+    assert recipe.tokenizer == before.tokenizer
+    assert (recipe.model.kind, recipe.model.layers, recipe.model.dropout) == ("decoder-only", 2, 0.4)
+    assert recipe.model.max_positions == before.model.max_positions == 32
+    assert recipe.training.steps == 2
+
+
+def test_a_run_begins_with_the_weights(place: Path, tmp_path: Path) -> None:
+    experiment.train(translator(place), tmp_path / "out")
+    before, after = (load_file(each / folder.WEIGHTS) for each in (place / "gpt", tmp_path / "out"))
+    assert before.keys() == after.keys()
+    assert max(float((before[name] - after[name]).abs().max()) for name in before) < 1e-7
+    assert (tmp_path / "out" / folder.TOKENIZER).read_bytes() == (place / "gpt" / folder.TOKENIZER).read_bytes()
+    # The folder says where its weights began, and goes on without that model.
+    assert folder.read_recipe(tmp_path / "out").init == str(place / "gpt")
+    experiment.train(folder.read_recipe(tmp_path / "out", ["training.steps=4"]), tmp_path / "out", resume=True)
+
+
+def test_two_typed_words_are_enough(place: Path, tmp_path: Path) -> None:
+    arguments = ["--source", place / "a.en", "--target", place / "a.de", "--out", tmp_path / "out"]
+    ran = regard("train", f"init={place / 'gpt'}", "model.kind=decoder-only", *FEW, *arguments)
+    assert ran.code == 0, ran.err
+    assert folder.read_recipe(tmp_path / "out").model.kind == "decoder-only"
+    assert "unknown" in ran.err  # the corpus is reported in the tokens of the vocabulary that was taken over
+    lines = regard("translate", tmp_path / "out", place / "a.en", "--extra-length", 2).out.splitlines()
+    assert len(lines) == len(ENGLISH)
+
+
+def test_what_does_not_fit_is_said_all_at_once(place: Path) -> None:
+    recipe = translator(place, "model.max_positions=64", "model.norm=post", "tokenizer.vocabulary=400")
+    with pytest.raises(UsageError) as caught:
+        beginning_of(recipe)
+    said = str(caught.value)
+    assert "tokenizer.vocabulary must be 300, but is 400: each token has its own weights" in said
+    assert "model.max_positions must be 32, but is 64: so many positions were learned" in said
+    assert 'model.norm must be "pre", but is "post": its weights were learned so' in said
+    assert "Leave these settings out" in said
+
+
+def test_settings_without_weights_may_differ(place: Path) -> None:
+    found = beginning_of(translator(place, "model.reach=7", "model.source_loss=1.0", "tokenizer.dropout=0.1"))
+    assert found is not None
+    assert isinstance(next(iter(found.weights.values())), torch.Tensor)
+
+
+def test_another_kind_of_model_is_refused(place: Path) -> None:
+    with pytest.raises(UsageError, match="must hold a `transformer` as the recipe asks for, but holds a `gpt`"):
+        load_recipe("small", [f"init={place / 'gpt'}", pairs(place)])
+    with pytest.raises(MissingError, match=r"init: must be a model folder, but .* has no recipe\.toml"):
+        load_recipe("small", [f"init={place}"])
+
+
+def test_texts_longer_than_the_positions(place: Path, tmp_path: Path) -> None:
+    long = write_lines(tmp_path / "long", [" ".join(ENGLISH), *ENGLISH])
+    data = f"data={{kind='files', source='{long}', target='{long}', filters={{drop_identical=false}}}}"
+    ran = regard("train", "decoder-only", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
+    failed(ran, 2, "model.max_positions: must be at least", "twice the tokens of the longest sentence, but is 32")
+
+
+def test_a_run_that_begins_from_nothing() -> None:
+    assert beginning_of(load_recipe("demo")) is None
