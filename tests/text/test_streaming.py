@@ -49,3 +49,13 @@ def test_bytes_that_never_become_a_character_are_not_held_for_ever() -> None:
     stream.push(first)
     assert stream.end() == HALF
     assert stream.end() == ""
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_the_end_of_a_line(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]
+    end, lines = tokenizer.specials.end, ["the fox", "", "quick 😀"]
+    stream = TextStream(tokenizer, line_end=end)
+    ids = [token for line in lines for token in (*tokenizer.encode(line), end)]
+    assert "".join(map(stream.push, ids)) == "".join(f"{tokenizer.decode(tokenizer.encode(line))}\n" for line in lines)
+    assert stream.end() == ""

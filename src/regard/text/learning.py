@@ -128,6 +128,20 @@ def learn(lines: Iterable[str], settings: TokenizerSettings, languages: Sequence
     return inner
 
 
+def whole_words(words: Sequence[str]) -> tokenizers.Tokenizer:
+    """A tokenizer of these words, which stand between spaces; nothing is learned."""
+    settings = TokenizerSettings("words", split_digits=False, split_punctuation=False)
+    tokens = [*SPECIALS, *(SPACE + word for word in words)]
+    inner = tokenizers.Tokenizer(
+        models.WordLevel({token: number for number, token in enumerate(tokens)}, unk_token=UNKNOWN)
+    )
+    inner.normalizer = _normaliser(settings)
+    inner.pre_tokenizer = pre_tokenizers.Sequence(_cuts(settings))
+    inner.decoder = _decoder(settings)
+    inner.add_special_tokens(SPECIALS)
+    return inner
+
+
 def target_tag(language: str) -> str:
     """The special token that asks for a translation into a language. Text never becomes it: only encoding adds it."""
     return f"<2{language}>"

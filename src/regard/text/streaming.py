@@ -24,15 +24,22 @@ class Decoder(Protocol):
 
 
 class TextStream:
-    """The text of tokens that come one by one, after those of `prompt`; the pieces, joined, are the whole text."""
+    """The text of tokens that come one by one, after those of `prompt`; the pieces, joined, are the whole text.
 
-    def __init__(self, tokenizer: Decoder, prompt: Sequence[int] = ()) -> None:
-        self._tokenizer, self._ids = tokenizer, list(prompt[-BEFORE:])
+    The token `line_end`, if there is one, is the end of a line.
+    """
+
+    def __init__(self, tokenizer: Decoder, prompt: Sequence[int] = (), line_end: int | None = None) -> None:
+        self._tokenizer, self._ids, self._line_end = tokenizer, list(prompt[-BEFORE:]), line_end
         self._settled = len(self._ids)  # tokens that were given out before the last whole character
         self._shown = len(tokenizer.decode(self._ids))  # characters of their text that are given out
 
     def push(self, token: int) -> str:
         """What is certain now and was not before; nothing in the middle of a character."""
+        if token == self._line_end:
+            piece = self.end() + "\n"
+            self._ids, self._settled, self._shown = [], 0, 0
+            return piece
         self._ids.append(token)
         text = self._tokenizer.decode(self._ids)
         halves = len(text) - len(text.rstrip(HALF))

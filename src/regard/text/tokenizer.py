@@ -15,19 +15,26 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import tokenizers
-from tokenizers import decoders
+from tokenizers import decoders, models
 
 from regard.batch import Specials
 from regard.errors import DataError, MissingError, UsageError
 from regard.text import gpt2, learning
 from regard.text.dropout import MergeDropout, Merges
+from regard.text.events import MusicEvents, events
 from regard.text.gpt2 import END_OF_TEXT, GPT2Files
+from regard.text.imported import HIDDEN, Imported, parts_of
 from regard.text.learning import END, PADDING, START, UNKNOWN, TokenizerSettings
 from regard.text.ragged import Ragged
 from regard.text.survey import not_unicode
 from regard.text.words import SPACE, WordTable, spaces_of
 
-__all__ = ["END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Tokenizer", "TokenizerSettings"]
+__all__ = [
+    "END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Imported", "MusicEvents",
+    "Tokenizer", "TokenizerSettings", "VocabularySettings",
+]  # fmt: skip
+
+VocabularySettings = TokenizerSettings | GPT2Files | Imported | MusicEvents
 
 CHUNK = 8_192  # texts encoded at a time: the library keeps much more of each than its ids
 TAG = re.compile("<2(.+)>")
@@ -50,20 +57,23 @@ class TextPair(Protocol):
 class Tokenizer:
     """A vocabulary and the rules that cut text into it.
 
-    `source` is the tokenizer of what is translated from: this one, unless each language has its own.
+    `source` is the tokenizer of what is translated from: this one, unless each language has its own. `size` is given
+    where the rules know more pieces than the model has tokens: the pieces from there on are unknown to it.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer, source: Tokenizer | None = None) -> None:
+    def __init__(self, inner: tokenizers.Tokenizer, source: Tokenizer | None = None, size: int | None = None) -> None:
         # What a user writes is text, even if it reads "<eos>": only Regard places special tokens.
         inner.encode_special_tokens = True
         self._inner = inner
-        special = {token.content: number for number, token in inner.get_added_tokens_decoder().items() if token.special}
+        added = inner.get_added_tokens_decoder().items()
+        special = parts_of(inner) or {token.content: number for number, token in added if token.special}
         self.specials = _specials(special)
         tags = {token: tag[1] for token in special if (tag := TAG.fullmatch(token))}
         self.languages: Mapping[str, int] = {language: special[token] for token, language in tags.items()}
         """For each target language that a source can ask for, the id of the token that does."""
-        self.unknown: int | None = None if inner.model.unk_token is None else inner.token_to_id(inner.model.unk_token)
+        self.unknown: int | None = _unknown(inner)
         """The id of what the vocabulary does not cover; None where it covers everything, as bytes do."""
+        self._size = size
         self.source: Tokenizer = source or self
         if self.source.specials != self.specials:
             raise DataError(
@@ -72,13 +82,17 @@ class Tokenizer:
             )
 
     @classmethod
-    def learn(
-        cls, lines: Iterable[str], settings: TokenizerSettings | GPT2Files, languages: Sequence[str] = ()
-    ) -> Tokenizer:
+    def learn(cls, lines: Iterable[str], settings: VocabularySettings, languages: Sequence[str] = ()) -> Tokenizer:
         """Learn a vocabulary from `lines`, which are read twice; a published one needs none.
 
         Each of `languages` gets a special token by which a source asks for it as the target language.
         """
+        if isinstance(settings, Imported):
+            raise UsageError(
+                "tokenizer.kind: must be one that can be learned, but is `imported`. Choose another, such as `bpe`."
+            )
+        if isinstance(settings, MusicEvents):
+            return cls(events(settings))
         if isinstance(settings, GPT2Files):
             inner = gpt2.read(Path(settings.encoder), Path(settings.merges))
             inner.add_special_tokens([learning.target_tag(language) for language in languages])
@@ -87,14 +101,17 @@ class Tokenizer:
 
     @classmethod
     def learn_pair(
-        cls, pairs: Iterable[TextPair], settings: TokenizerSettings | GPT2Files, languages: Sequence[str] = ()
+        cls,
+        pairs: Iterable[TextPair],
+        settings: VocabularySettings,
+        languages: Sequence[str] = (),
     ) -> Tokenizer:
         """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false.
 
         `languages` are those that a source may ask for, if there are several.
         """
         learning.check_can_be_read_twice(pairs)
-        if isinstance(settings, GPT2Files) or settings.shared:
+        if isinstance(settings, GPT2Files | Imported | MusicEvents) or settings.shared:
             return cls.learn(_Texts(pairs, ("source", "target")), settings, languages)
         target = learning.learn(_Texts(pairs, ("target",)), settings)
         return cls(target, cls.learn(_Texts(pairs, ("source",)), settings, languages))
@@ -125,21 +142,36 @@ class Tokenizer:
         tree = json.loads(content)
         if "target" not in tree:
             return cls(tokenizers.Tokenizer.from_str(content))
-        target, source = (tokenizers.Tokenizer.from_str(json.dumps(tree[side])) for side in ("target", "source"))
-        return cls(target, cls(source))
+        target = tokenizers.Tokenizer.from_str(json.dumps(tree["target"]))
+        source = cls.from_json(json.dumps(tree["source"])) if "source" in tree else None
+        return cls(target, source, tree.get("size"))
 
     def to_json(self) -> str:
-        """The content of `tokenizer.json`: what the library writes, or two such objects, `source` and `target`."""
+        """The content of `tokenizer.json`: what the library writes, or two such objects, `source` and `target`.
+
+        Where the rules know more pieces than the model, `size` stands beside them.
+        """
         own = self._inner.to_str(pretty=True)
-        if self.source is self:
+        if self.source is self and self._size is None:
             return own
-        sides = {"source": json.loads(self.source.to_json()), "target": json.loads(own)}
+        sides = {} if self.source is self else {"source": json.loads(self.source.to_json())}
+        sides |= {"target": json.loads(own)} | ({} if self._size is None else {"size": self._size})
         return json.dumps(sides, indent=2, ensure_ascii=False)
 
     @property
     def size(self) -> int:
         """How many tokens there are, special ones included."""
-        return self._inner.get_vocab_size()
+        return self._size or self._inner.get_vocab_size()
+
+    @property
+    def rules(self) -> tokenizers.Tokenizer:
+        """A copy of the library's tokenizer underneath, for whoever hands it to another toolkit."""
+        return tokenizers.Tokenizer.from_str(self._inner.to_str())
+
+    @cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """Every token as the vocabulary spells it, by id; `labels` are for readers."""
+        return tuple(self._inner.id_to_token(token) or f"<{token}>" for token in range(self.size))
 
     def encode(self, text: str) -> list[int]:
         """The tokens of one text, without start and end."""
@@ -187,16 +219,19 @@ class Tokenizer:
         )
 
     def _library(self, texts: Sequence[str]) -> list[list[int]]:
-        return [found.ids for found in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        rows = [found.ids for found in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        if self._size is None or self.unknown is None:
+            return rows
+        return [[token if token < self._size else self.unknown for token in row] for row in rows]
 
     @cached_property
     def _table(self) -> WordTable | None:
         spaces = spaces_of(self._inner)
         return None if spaces is None else WordTable(self._library, spaces)
 
-    def training_cuts(self, settings: TokenizerSettings | GPT2Files, seed: int) -> Sequence[Tokenizer | MergeDropout]:
+    def training_cuts(self, settings: VocabularySettings, seed: int) -> Sequence[Tokenizer | MergeDropout]:
         """What to encode the training text with, once with each: this, or several with BPE-dropout."""
-        if isinstance(settings, GPT2Files) or not settings.dropout:
+        if isinstance(settings, GPT2Files | Imported | MusicEvents) or not settings.dropout:
             return [self]
         return [self.with_dropout(settings.dropout, seed, number) for number in range(settings.dropout_cuts)]
 
@@ -221,7 +256,8 @@ class Tokenizer:
     def labels(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Each token as a reader can see it, for pictures: ▁ marks a space."""
         if not isinstance(self._inner.decoder, decoders.ByteLevel):
-            return tuple(self._inner.id_to_token(token) or "" for token in ids)
+            found = (self._inner.id_to_token(token) or "" for token in ids)
+            return tuple(token[1:] if len(token) > 1 and token[0] == HIDDEN else token for token in found)
         return tuple(self._inner.decode([token], skip_special_tokens=False).replace(" ", SPACE) for token in ids)
 
 
@@ -234,6 +270,13 @@ class _Texts:
 
     def __iter__(self) -> Iterator[str]:
         return (getattr(pair, side) for pair in self.pairs for side in self.sides)
+
+
+def _unknown(inner: tokenizers.Tokenizer) -> int | None:
+    if isinstance(inner.model, models.Unigram):
+        number: int | None = json.loads(inner.to_str())["model"]["unk_id"]
+        return number
+    return None if inner.model.unk_token is None else inner.token_to_id(inner.model.unk_token)
 
 
 def _specials(special: Mapping[str, int]) -> Specials:

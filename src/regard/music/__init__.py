@@ -1,0 +1,1 @@
+"""Music: MIDI files, and music written as words that a language model can read."""

@@ -1,0 +1,80 @@
+"""Music from files to a model to files again, at toy size: every recipe of music, by the command line alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from regard.music.midi import read_midi
+from tests.music.scores import SCALE, midi, off, on, track
+from tests.tiny import failed, regard
+
+pytest.importorskip("symusic")
+SMALL = [
+    "model.layers=1", "model.d_model=16", "model.d_ff=16", "model.heads=2", "model.reach=8", "batch.row=32",
+    "batch.tokens=128", "training.steps=6", "training.validate_every=3", "training.save_every=3",
+    "training.optimiser.warmup=2", "data.transpose=1", "device=cpu",
+]  # fmt: skip
+
+
+def chorales(place: Path) -> str:
+    pieces = [[[60 + step % 5, 57, 52, 45 + number] for step in range(12)] for number in range(6)]
+    (place / "c.json").write_text(json.dumps({"train": pieces[:4], "valid": pieces[4:5], "test": pieces[5:]}))
+    return str(place / "c.json")
+
+
+def performances(place: Path) -> str:
+    (place / "m").mkdir()
+    for number in range(5):
+        events = [event for pitch in range(60, 72) for event in ((0, on(pitch, 40 + number)), (240, off(pitch)))]
+        (place / "m" / f"{number}.mid").write_bytes(midi(track(*events)))
+    return str(place / "m")
+
+
+@pytest.mark.parametrize("recipe", ["music-jsb", "music-jsb-quarter", "music-piano"])
+def test_train_and_compose(recipe: str, tmp_path: Path) -> None:
+    data = performances(tmp_path) if recipe == "music-piano" else chorales(tmp_path)
+    model, out, roll = (str(tmp_path / name) for name in ("model", "out.mid", "roll.svg"))
+    trained = regard("train", recipe, f"data.music={data}", *SMALL, "--out", model)
+    assert f"regard generate {model} --midi out.mid" in trained.err
+    (tmp_path / "in.mid").write_bytes(SCALE)
+    more = ["--seed", "2", "--max-tokens", "40", "--midi", out, "--roll", roll]
+    fresh = regard("generate", model, *more)
+    assert "seed 2" in fresh.err
+    assert fresh.out == ""
+    notes = read_midi(Path(out).read_bytes()).notes
+    assert notes
+    ElementTree.parse(roll)
+    primed = regard("generate", model, "--primer", str(tmp_path / "in.mid"), "--count", "2", *more)
+    assert "after 4 of the primer" in primed.err
+    pieces = [read_midi((tmp_path / f"out-{number}.mid").read_bytes()) for number in (1, 2)]
+    for piece in pieces:
+        assert {60, 62, 64, 65} <= {note.pitch for note in piece.notes}
+        assert len(piece.notes) > 4
+    assert pieces[0] != pieces[1]
+    again = regard("generate", model, *more)
+    assert again.err == fresh.err
+    assert read_midi(Path(out).read_bytes()).notes == notes
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    here, out = str(tmp_path), str(tmp_path / "o.mid")
+    failed(regard("generate", here, "--primer", "in.mid"), 2, "--primer needs --midi or --roll")
+    failed(regard("generate", here, "S60", "--midi", out), 2, "not with a text, but there is a PROMPT")
+    failed(regard("generate", here, "--json", "--midi", out), 2, "write whole files")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"),
+    [
+        (["tokenizer.encoding=chorale"], 'the encodings are "performance" and "chorale"'),
+        (["tokenizer={kind='bytes'}"], 'is "bytes"'),
+        (["data={kind='text', text='a.txt'}"], '`data.kind` is "text"'),
+    ],
+)
+def test_music_and_its_vocabulary_belong_together(overrides: list[str], found: str, tmp_path: Path) -> None:
+    ran = regard("train", "music-piano", *overrides, "--out", str(tmp_path / "model"))
+    failed(ran, 2, '`tokenizer.kind` must be "music"', found)
