@@ -1,0 +1,1 @@
+"""Documents that keep their form when their text is translated."""
