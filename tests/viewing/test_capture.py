@@ -18,7 +18,9 @@ from regard.models.labelling import Classifier, ClassifierSettings, Tagger, Tagg
 from regard.models.recurrent import RecurrentSettings
 from regard.models.transformer import Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
-from regard.viewing.capture import attention_maps, label_maps, watching
+from regard.viewing.capture import Call, attention_maps, label_maps, watching
+from regard.viewing.figures import AttentionMap
+from regard.viewing.labels import readable
 
 TOKENIZER = Tokenizer.learn(["one two three", "eins zwei drei"], TokenizerSettings(vocabulary=60))
 SETTINGS = TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=16, d_ff=32, heads=4, dropout=0.5)
@@ -59,9 +61,9 @@ def test_watching_changes_nothing_and_ends_with_the_block(model: Transformer) ->
 def test_maps_are_named_by_what_is_read_and_written(model: Transformer) -> None:
     source, target = TOKENIZER.encode("one two"), TOKENIZER.encode("eins")
     maps = attention_maps(model.train(), TOKENIZER, source, target)
-    read = (*TOKENIZER.labels(source), "<eos>")
-    written = (*TOKENIZER.labels(target), "<eos>")
-    fed = ("<bos>", *TOKENIZER.labels(target))
+    read = (*readable(TOKENIZER, source), "‹end›")
+    written = (*readable(TOKENIZER, target), "‹end›")
+    fed = ("‹start›", *readable(TOKENIZER, target))
     expected = {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)}
     assert sorted((one.name, one.layer) for one in maps) == [
         (name, layer) for name in ("cross", "decoder", "encoder") for layer in (0, 1)
@@ -83,7 +85,7 @@ def test_the_decoder_does_not_look_ahead_and_dropout_is_off(model: Transformer) 
 
 def test_an_empty_translation_can_be_looked_at(model: Transformer) -> None:
     maps = attention_maps(model, TOKENIZER, TOKENIZER.encode("one"), [])
-    assert {one.queries for one in maps if one.name == "cross"} == {("<eos>",)}
+    assert {one.queries for one in maps if one.name == "cross"} == {("‹end›",)}
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,8 @@ def test_one_head_looks_at_the_source(settings: ModelSettings, expected: dict[tu
     maps = attention_maps(build(settings, TOKENIZER.size), TOKENIZER, source, target)
     assert {(one.name, one.layer): len(one.weights) for one in maps} == expected
     for one in maps:
-        assert one.queries == (*TOKENIZER.labels(target), "<eos>")
-        assert one.keys == (*TOKENIZER.labels(source), "<eos>")
+        assert one.queries == (*readable(TOKENIZER, target), "‹end›")
+        assert one.keys == (*readable(TOKENIZER, source), "‹end›")
 
 
 def test_a_model_without_attention_has_nothing_to_look_at() -> None:
@@ -114,8 +116,7 @@ def test_a_language_model_looks_back_at_what_it_has_read() -> None:
     model = build(GPTSettings(layers=2, d_model=8, d_ff=8, heads=2), TOKENIZER.size)
     maps = attention_maps(model, TOKENIZER, None, text)
     assert [(one.name, one.layer) for one in maps] == [("decoder", 0), ("decoder", 1)]
-    assert maps[0].queries == (*TOKENIZER.labels(text), "<eos>")
-    assert maps[0].keys == ("<bos>", *TOKENIZER.labels(text))
+    assert maps[0].queries == maps[0].keys == ("‹start›", *readable(TOKENIZER, text))
     assert (np.triu(maps[1].weights, k=1) == 0).all()
 
 
@@ -127,7 +128,7 @@ def test_a_tagger_shows_where_each_token_looks() -> None:
     maps = label_maps(Tagger(TaggerSettings(body=TRANSFORMER_BODY), TOKENIZER.size, 3).train(), TOKENIZER, text)
     assert [(one.name, one.layer) for one in maps] == [("encoder", 0), ("encoder", 1)]
     for one in maps:
-        assert one.queries == one.keys == TOKENIZER.labels(text)
+        assert one.queries == one.keys == readable(TOKENIZER, text)
         assert np.allclose(one.weights.sum(-1), 1, atol=1e-5)
 
 
@@ -139,5 +140,24 @@ def test_a_classifier_shows_what_it_decides_from(body: BodySettings) -> None:
     model = Classifier(ClassifierSettings(body=body, pooling="attention"), TOKENIZER.size, 3)
     *inside, pooling = label_maps(model, TOKENIZER, text)
     assert [one.name for one in inside] == ["encoder"] * (2 if body is TRANSFORMER_BODY else 0)
-    assert (pooling.name, pooling.queries, pooling.keys) == ("pooling", ("the text",), TOKENIZER.labels(text))
+    assert (pooling.name, pooling.queries, pooling.keys) == ("pooling", ("the text",), readable(TOKENIZER, text))
     assert pooling.weights.sum() == pytest.approx(1)
+
+
+def test_one_layer_can_be_asked_for_alone(model: Transformer) -> None:
+    source, target = TOKENIZER.encode("one two"), TOKENIZER.encode("eins")
+    call = Call(model, TOKENIZER, source, target)
+    found: list[AttentionMap] = []
+    call.show(found.append, only=("cross", 1))
+    (wanted,) = [one for one in call.maps() if (one.name, one.layer) == ("cross", 1)]
+    assert [(one.name, one.layer) for one in found] == [("cross", 1)]
+    assert np.allclose(found[0].weights, wanted.weights, atol=1e-5)
+
+
+def test_the_start_the_end_and_punctuation_are_separators(model: Transformer) -> None:
+    tokenizer = Tokenizer.learn(["one , two ."], TokenizerSettings(vocabulary=60))
+    maps = attention_maps(model, tokenizer, tokenizer.encode("one , two ."), tokenizer.encode("two ."))
+    marks = {one.name: [one.keys[place] for place in one.marks] for one in maps}
+    assert marks == {"encoder": [",", ".", "‹end›"], "decoder": ["‹start›", "."], "cross": [",", ".", "‹end›"]}
+    for one in maps:
+        assert one.separators() == pytest.approx(one.weights[:, :, list(one.marks)].sum(-1).mean(-1), abs=1e-6)

@@ -12,6 +12,7 @@ from regard.batch import Tokens
 from regard.models.build import ModelSettings, build
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
+from regard.models.decoder_only import DecoderOnlySettings
 from regard.models.gpt import GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentSettings
@@ -31,6 +32,7 @@ SMALL: dict[type[Any], ModelSettings] = {
     RecurrentLMSettings: LSTM,
     ByteNetSettings: ByteNetSettings(channels=8, dilations=(1, 2), repeats=1),
     ConvS2SSettings: ConvS2SSettings(encoder=((1, 8, 3),), decoder=((1, 8, 3),), embedding=8),
+    DecoderOnlySettings: DecoderOnlySettings(layers=1, d_model=8, d_ff=8, heads=2, max_positions=32),
     WaveNetSettings: WaveNetSettings(channels=8, skip_channels=8, dilations=(1, 2), repeats=1),
 }
 
@@ -174,7 +176,7 @@ def test_lengths() -> None:
 
 def test_who_reads_a_source() -> None:
     found = {kind for kind, settings in SMALL.items() if meta(settings).reads_source}
-    assert found == {TransformerSettings, RecurrentSettings, ByteNetSettings, ConvS2SSettings}
+    assert found == {TransformerSettings, DecoderOnlySettings, RecurrentSettings, ByteNetSettings, ConvS2SSettings}
 
 
 def test_the_model_is_left_without_gradients() -> None:

@@ -10,7 +10,7 @@ const layersOf = (kind) => maps.filter((map) => map.name === kind).sort((a, b) =
 
 const STORIES = {
   encoder: "Each row is a word of the source. The stronger a cell’s colour, the more that word draws on the word at the top of the column.",
-  decoder: "Each row is a step of the writing. It may look only at what is already written, so the upper right stays empty.",
+  decoder: "Each row is a step. It may look only at what has come so far, so the upper right stays empty.",
   cross: "Each row is a word being written. The stronger a cell’s colour, the more it looks at that word of the source.",
 };
 const OTHER_STORY = "Each row is a word that looks. The stronger a cell’s colour, the more it looks at the word at the top of the column.";
@@ -254,11 +254,12 @@ async function openHead(map, head) {
 function describe(map, head) {
   const kind = map.name.charAt(0).toUpperCase() + map.name.slice(1);
   const name = `${kind} attention, layer\u00a0${map.layer + 1}, ${headName(map, head)}`;
-  const { entropy, distance } = summaryOf(map, head);
+  const { entropy, distance, separators } = summaryOf(map, head);
   $("chosen").textContent = name;
   $("entropy").textContent = number(entropy);
   $("entropy-limit").textContent = `of at most ${number(Math.log(map.keys.length))} nats`;
   $("distance").textContent = number(distance);
+  $("separators").textContent = `${Math.round(100 * separators)} %`;
   $("cells").setAttribute("aria-label", `Matrix of ${name}. Arrow keys move from cell to cell.`);
   if ($("in-words").open) writeInWords();
 }

@@ -5,63 +5,123 @@ Shapes: H heads, Q queries, K keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Tokens
+from regard.batch import Batch, Tokens
 from regard.data.batching import collate
 from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.figures import AttentionMap
+from regard.viewing.labels import readable, separators
 
-Labels = tuple[str, ...]
+Place = tuple[str, int]
+"""What an attention looks at (encoder, decoder, cross, pooling), and its layer, from 0."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who looks at whom in one kind of attention: labels of queries and keys, and which keys only separate."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    marks: tuple[int, ...] = ()
 
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collect the weights of every attention inside the block, by module name: [B, H, Q, K] each."""
     seen: dict[str, Tensor] = {}
-    watched = {name: module for name, module in model.named_modules() if hasattr(module, "watcher")}
-    for name, module in watched.items():
-        setattr(module, "watcher", lambda weights, name=name: seen.__setitem__(name, weights.detach()))  # noqa: B010
-    try:
+    with _watched(model, seen.__setitem__):
         yield seen
+
+
+@contextmanager
+def _watched(model: nn.Module, hand: Callable[[str, Tensor], None], only: Place | None = None) -> Iterator[None]:
+    """Hand over the weights of every attention as it computes them, or of only one; all others run fused."""
+    watched = {
+        name: module for name, module in model.named_modules()
+        if hasattr(module, "watcher") and only in (None, role(name))
+    }  # fmt: skip
+    for name, module in watched.items():
+        setattr(module, "watcher", lambda weights, name=name: hand(name, weights.detach()))  # noqa: B010
+    try:
+        yield
     finally:
         for module in watched.values():
             setattr(module, "watcher", None)  # noqa: B010
 
 
-@torch.inference_mode()
+class Call:
+    """A text to be looked at: what the model reads and writes, ready to run as often as somebody wants to see.
+
+    A decoder row is named by the token it writes; the decoder's columns by the tokens it has already read. In a stack
+    that reads all there is, that of a language model or of a decoder alone, rows are named by the token that looks.
+    """
+
+    def __init__(
+        self, model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int] | None, target: Sequence[int]
+    ) -> None:
+        specials = tokenizer.specials
+        self.model, self.batch = model, _batch(model, tokenizer, source, target)
+        read, fed, written = [*(source or ()), specials.end], [specials.start, *target], [*target, specials.end]
+        reads, feeds = readable(tokenizer.source, read), readable(tokenizer, fed)
+        writes = feeds if source is None else readable(tokenizer, written)
+        ends = separators(tokenizer.source, read)
+        if source is not None and model.joins_source:
+            both = reads + feeds
+            marks = (*ends, *(len(reads) + place for place in separators(tokenizer, fed)))
+            self.sights = {"decoder": Sight(both, both, marks)}
+            return
+        self.sights = {
+            "encoder": Sight(reads, reads, ends),
+            "decoder": Sight(writes, feeds, separators(tokenizer, fed)),
+            "cross": Sight(writes, reads, ends),
+        }
+
+    @torch.inference_mode()
+    def show(self, use: Callable[[AttentionMap], None], only: Place | None = None) -> None:
+        """Run the model, and hand over the map of each layer as it comes, or of only one layer."""
+
+        def hand(name: str, weights_BHQK: Tensor) -> None:
+            use(_map(name, weights_BHQK, self.sights))
+
+        with _watched(self.model.eval(), hand, only):
+            self.model.features(self.batch)
+
+    def maps(self) -> list[AttentionMap]:
+        """All of them, by kind and layer as they come; raises UsageError for a model without any."""
+        found: list[AttentionMap] = []
+        self.show(found.append)
+        if not found:
+            raise UsageError(
+                f"view: needs a model that attends, but {type(self.model).__name__} as it is set up has no attention "
+                "to look at. Choose a model with attention."
+            )
+        return found
+
+
+def _batch(
+    model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int] | None, target: Sequence[int]
+) -> Batch:
+    batch = collate([(source or (), target)], tokenizer.specials)
+    if source is None:
+        batch = replace(batch, source=None)
+    return batch.to(next(model.parameters()).device)
+
+
 def attention_maps(
     model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int] | None, target: Sequence[int]
 ) -> list[AttentionMap]:
-    """Every attention of the model while it writes `target` for `source`; a language model has no source.
-
-    A decoder row is named by the token it writes; the decoder's columns by the tokens it has already read.
-    """
-    specials = tokenizer.specials
-    batch = collate([(source or (), target)], specials)
-    if source is None:
-        batch = replace(batch, source=None)
-    device = next(model.parameters()).device
-    with watching(model.eval()) as seen:
-        model(batch.to(device))
-    if not seen:
-        raise UsageError(
-            f"view: needs a model that attends, but {type(model).__name__} as it is set up has no attention to look "
-            "at. Choose a model with attention."
-        )
-    read = tokenizer.source.labels([*(source or ()), specials.end])
-    written = tokenizer.labels([*target, specials.end])
-    fed = tokenizer.labels([specials.start, *target])
-    return _maps(seen, {"encoder": (read, read), "decoder": (written, fed), "cross": (written, read)})
+    """Every attention of the model while it writes `target` for `source`; a language model has no source."""
+    return Call(model, tokenizer, source, target).maps()
 
 
 @torch.inference_mode()
@@ -70,19 +130,18 @@ def label_maps(model: LabelModel, tokenizer: Tokenizer, text: Sequence[int]) -> 
     tokens = Tokens.whole(torch.tensor([list(text)], device=next(model.parameters()).device))
     with watching(model.eval()) as seen:
         model(tokens)
-    read = tokenizer.labels(text)
-    return _maps(seen, {"encoder": (read, read), "pooling": (("the text",), read)})
+    read, marks = readable(tokenizer, text), separators(tokenizer, text)
+    sights = {"encoder": Sight(read, read, marks), "pooling": Sight(("the text",), read, marks)}
+    return [_map(name, weights, sights) for name, weights in seen.items()]
 
 
-def _maps(seen: Mapping[str, Tensor], labels: Mapping[str, tuple[Labels, Labels]]) -> list[AttentionMap]:
-    maps = []
-    for name, weights_BHQK in seen.items():
-        kind, layer = _role(name)
-        maps.append(AttentionMap(kind, layer, *labels[kind], weights_BHQK[0].float().cpu().numpy()))
-    return maps
+def _map(module: str, weights_BHQK: Tensor, sights: Mapping[str, Sight]) -> AttentionMap:
+    kind, layer = role(module)
+    sight = sights[kind]
+    return AttentionMap(kind, layer, sight.queries, sight.keys, weights_BHQK[0].float().cpu().numpy(), sight.marks)
 
 
-def _role(module: str) -> tuple[str, int]:
+def role(module: str) -> Place:
     """What an attention looks at, and its layer: `decoder.2.attention` is the decoder's own, in layer 2.
 
     A model with a single attention (a recurrent one) has it between decoder and source. What stands in no encoder

@@ -103,7 +103,7 @@ def _picture(title: str, width: float, height: int, colours: int, parts: Sequenc
             f'viewBox="0 0 {width:.0f} {height}" style="max-width:100%;height:auto" role="img" '
             f'aria-label="{_text(title)}">',
             f"<style>{_STYLE}{_colours(colours)}</style>",
-            '<rect class="panel" width="100%" height="100%" rx="10"/>',
+            f'<rect class="panel" width="{width:.0f}" height="{height}" rx="10"/>',
             f'<text class="title" x="20" y="30">{_text(title)}</text>',
             *parts,
             "</svg>\n",

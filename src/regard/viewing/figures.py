@@ -13,20 +13,23 @@ import hashlib
 import html
 import json
 import re
-import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError
+from regard.viewing.matrix import SMALLEST_DRAWN, Grid, grid_svg
+
+__all__ = ["CODES", "SMALLEST_DRAWN", "AttentionMap", "attention_html", "matrix_svg"]
 
 CODES = 65535  # the code of weight 1.0 in the page
-SMALLEST_DRAWN = 0.0005  # a weight that prints as 0.000 gets no cell in an SVG
+
+Head = int | Literal["mean"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class AttentionMap:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     weights: NDArray[np.floating[Any]]
+    marks: tuple[int, ...] = ()
+    """The places of keys that only separate: the start, the end, punctuation."""
 
     def __post_init__(self) -> None:
         try:
@@ -59,6 +64,13 @@ class AttentionMap:
     def place(self) -> str:
         """Where this map sits, in words, layers counted from 1 as in the pictures."""
         return f"{self.name} attention, layer {self.layer + 1}"
+
+    def caption(self, head: Head) -> str:
+        """What a picture of one head or of the mean of all is called; an only head needs no number."""
+        heads = len(self.weights)
+        number = f", mean of {heads} heads" if head == "mean" else f", head {head + 1}"
+        which = self.place + (number if heads > 1 else "")
+        return which[0].upper() + which[1:]
 
     def _check(self) -> None:
         expected = f"[heads, {len(self.queries)} queries, {len(self.keys)} keys]"
@@ -96,7 +108,19 @@ class AttentionMap:
     def mean(self) -> "AttentionMap":
         """The same map with its heads averaged into one."""
         mean = self.weights.mean(axis=0, keepdims=True)
-        return AttentionMap(self.name, self.layer, self.queries, self.keys, mean)
+        return AttentionMap(self.name, self.layer, self.queries, self.keys, mean, self.marks)
+
+    def one(self, head: Head) -> "AttentionMap":
+        """The same map with a single head, which may be the mean of all."""
+        if head == "mean":
+            return self.mean()
+        heads = len(self.weights)
+        if not 0 <= head < heads:
+            raise UsageError(
+                f"attention: {self.place} has heads 0 to {heads - 1}, but head {head} was asked for. Choose one of "
+                "these, or the mean of all."
+            )
+        return AttentionMap(self.name, self.layer, self.queries, self.keys, self.weights[head : head + 1], self.marks)
 
     def entropy(self) -> NDArray[np.float64]:
         """For each head the entropy of a row in nats, averaged over rows: 0 looks at one key, ln(keys) at all alike."""
@@ -110,9 +134,16 @@ class AttentionMap:
         apart = np.abs(np.arange(len(self.queries))[:, None] - np.arange(len(self.keys))[None, :])
         return np.asarray((self.weights.astype(np.float64) * apart).sum(axis=-1).mean(axis=-1))
 
+    def separators(self) -> NDArray[np.float64]:
+        """For each head how much of its weight lies on keys that only separate, averaged over rows."""
+        return np.asarray(self.weights[:, :, list(self.marks)].sum(axis=-1, dtype=np.float64).mean(axis=-1))
 
-def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, target: str) -> str:
-    """One HTML page, complete in itself, to explore `maps`: all layers and heads at a glance, one of them large."""
+
+def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, target: str | None) -> str:
+    """One HTML page, complete in itself, to explore `maps`: all layers and heads at a glance, one of them large.
+
+    A language model reads `source` and has no `target`.
+    """
     if not maps:
         raise UsageError(
             "attention_html: there must be at least one attention map, but none was given. "
@@ -131,8 +162,7 @@ def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, tar
         _resource("attention.html"),
         {
             "title": _html_text(title),
-            "source": _html_text(source),
-            "target": _html_text(target),
+            "sentences": _sentences(source, target),
             "style": style,
             "style_hash": _content_hash(style),
             "script": script,
@@ -141,6 +171,11 @@ def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, tar
             "weights": "\n".join(_weights_element(i, attention) for i, attention in enumerate(maps)),
         },
     )
+
+
+def _sentences(source: str, target: str | None) -> str:
+    pairs = [("reads", source)] + ([] if target is None else [("writes", target)])
+    return "\n    ".join(f'<dt>{what}</dt><dd lang="" dir="auto">{_html_text(text)}</dd>' for what, text in pairs)
 
 
 def _resource(name: str) -> str:
@@ -183,8 +218,11 @@ def _page_json(maps: Sequence[AttentionMap]) -> str:
 
 
 def _summaries(attention: AttentionMap) -> list[dict[str, float]]:
-    pairs = zip(attention.entropy(), attention.distance(), strict=True)
-    return [{"entropy": round(float(e), 4), "distance": round(float(d), 4)} for e, d in pairs]
+    numbers = zip(attention.entropy(), attention.distance(), attention.separators(), strict=True)
+    return [
+        {"entropy": round(float(e), 4), "distance": round(float(d), 4), "separators": round(float(s), 4)}
+        for e, d, s in numbers
+    ]
 
 
 def _weights_element(index: int, attention: AttentionMap) -> str:
@@ -195,102 +233,10 @@ def _weights_element(index: int, attention: AttentionMap) -> str:
     return f'<script type="text/plain" id="weights-{index}">{packed}</script>'
 
 
-_SVG_STYLE = """
-text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
-.quiet { fill: #5f636c; } .panel { fill: #fff; } .empty { fill: #f2f4f9; } .cell { fill: #1d4bb0; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .panel { fill: #15171c; } .empty { fill: #1d2126; }
-  .cell { fill: #7cc4ff; }
-}
-"""
-_PITCH, _GAP, _MARGIN = 28, 2, 20
-
-
-def matrix_svg(attention: AttentionMap, head: int) -> str:
-    """One head as a standalone SVG matrix; for the average of all heads pass `attention.mean()` and head 0.
+def matrix_svg(attention: AttentionMap, head: Head) -> str:
+    """One head, or the mean of all, as a standalone SVG matrix.
 
     A cell's opacity is the square root of its weight; its title tells the weight to three decimals.
     """
-    heads = len(attention.weights)
-    if not 0 <= head < heads:
-        raise UsageError(
-            f"matrix_svg: {attention.place} has heads 0 to {heads - 1}, but head {head} was asked for. "
-            "Choose one of these, or pass attention.mean() and head 0."
-        )
-    queries = [_svg_text(label) for label in attention.queries]
-    keys = [_svg_text(label) for label in attention.keys]
-    left = _MARGIN + max(map(_text_width, attention.queries)) + 10
-    # Column labels lean at 45 degrees: each needs its width over the root of 2, upwards and to the right.
-    lean = [_text_width(label) * 0.71 + 12 for label in attention.keys]
-    top = _MARGIN + 28 + max(lean)
-    right = max([_PITCH * (k + 0.5) + lean[k] for k in range(len(keys))] + [_PITCH * len(keys), 210])
-    width, height = left + right + _MARGIN, top + _PITCH * len(queries) + 64
-    which = attention.place + (f", head {head + 1}" if heads > 1 else "")
-    caption = _svg_text(which[0].upper() + which[1:])
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{caption}">',
-        f"<style>{_SVG_STYLE}</style>",
-        '<rect class="panel" width="100%" height="100%" rx="10"/>',
-        f'<text class="quiet" x="{_MARGIN}" y="{_MARGIN + 12}">{caption}</text>',
-        *_svg_labels(queries, keys, left, top),
-        *_svg_cells(attention.weights[head], queries, keys, left, top),
-        *_svg_legend(left, height - 40),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _svg_labels(queries: Sequence[str], keys: Sequence[str], left: float, top: float) -> list[str]:
-    rows = [
-        f'<text x="{left - 10:.1f}" y="{top + _PITCH * (q + 0.5) + 4.5:.1f}" text-anchor="end">{label}</text>'
-        for q, label in enumerate(queries)
-    ]
-    columns = []
-    for k, label in enumerate(keys):
-        x, y = left + _PITCH * (k + 0.5) + 3, top - 8
-        columns.append(f'<text transform="translate({x:.1f} {y:.1f}) rotate(-45)">{label}</text>')
-    return rows + columns
-
-
-def _svg_cells(
-    weights: NDArray[np.floating[Any]], queries: Sequence[str], keys: Sequence[str], left: float, top: float
-) -> list[str]:
-    side = _PITCH - _GAP
-    empty = (
-        f'<rect class="empty" x="{left:.1f}" y="{top:.1f}" width="{_PITCH * len(keys) - _GAP}" '
-        f'height="{_PITCH * len(queries) - _GAP}" rx="2"/>'
-    )
-    cells = []
-    for q, k in np.argwhere(weights >= SMALLEST_DRAWN):
-        weight = float(weights[q, k])
-        cells.append(
-            f'<rect class="cell" x="{left + _PITCH * k:.1f}" y="{top + _PITCH * q:.1f}" width="{side}" '
-            f'height="{side}" rx="2" fill-opacity="{min(weight, 1) ** 0.5:.4f}">'
-            f"<title>«{queries[q]}» looks at «{keys[k]}» {weight:.3f}</title></rect>"
-        )
-    return [empty, *cells]
-
-
-def _svg_legend(left: float, top: float) -> list[str]:
-    parts = []
-    for place, weight in enumerate((0.01, 0.1, 0.25, 0.5, 1.0)):
-        x = left + 42 * place
-        parts.append(
-            f'<rect class="empty" x="{x:.1f}" y="{top:.1f}" width="40" height="8"/>'
-            f'<rect class="legend cell" x="{x:.1f}" y="{top:.1f}" width="40" height="8" '
-            f'fill-opacity="{weight**0.5:.4f}"/>'
-            f'<text class="quiet" x="{x + 20:.1f}" y="{top + 24:.1f}" text-anchor="middle">{weight:g}</text>'
-        )
-    return parts
-
-
-def _svg_text(text: str) -> str:
-    # XML has no way to write these characters at all, not even escaped.
-    return html.escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))
-
-
-def _text_width(text: str) -> float:
-    # An SVG cannot measure its own text. These widths of 13 px type are on the generous side.
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return 7.8 * (len(text) - wide) + 13.5 * wide
+    weights = attention.one(head).weights[0]
+    return grid_svg(Grid(attention.caption(head), attention.queries, attention.keys, weights))

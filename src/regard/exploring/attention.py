@@ -1,0 +1,148 @@
+"""What every head looked at while a text was translated or read.
+
+Summaries of all heads come at once; weights come head by head, because those of a long text are many: with 512 tokens,
+six layers and eight heads, 150 MB. Up to `KEPT` bytes are kept as they come. Of more, only summaries are, and the
+model reads the text again for each layer that somebody asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.decoding.search import SearchSettings
+from regard.errors import UsageError
+from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
+from regard.viewing.capture import Call, Place
+from regard.viewing.figures import AttentionMap, Head
+
+KEPT = 64 * 2**20
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class HeadsSummary:
+    """One layer's heads in numbers: how spread out, how far, and how much on separators each looks, averaged."""
+
+    name: str
+    layer: int
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    entropy: tuple[float, ...]
+    distance: tuple[float, ...]
+    separators: tuple[float, ...]
+
+    @classmethod
+    def of(cls, attention: AttentionMap) -> HeadsSummary:
+        """The summary of a map."""
+        numbers = (attention.entropy(), attention.distance(), attention.separators())
+        rounded = (tuple(round(float(value), DIGITS) for value in values) for values in numbers)
+        return cls(attention.name, attention.layer, attention.queries, attention.keys, *rounded)
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values."""
+        return {
+            "name": self.name,
+            "layer": self.layer,
+            "heads": len(self.entropy),
+            "queries": list(self.queries),
+            "keys": list(self.keys),
+            "entropy": list(self.entropy),
+            "distance": list(self.distance),
+            "separators": list(self.separators),
+        }
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A text, what was written for it (a language model's text itself), and every attention on the way."""
+
+    source: str | None
+    target: str
+    layers: tuple[HeadsSummary, ...]
+    call: Call = field(repr=False, compare=False)
+    _kept: dict[Place, AttentionMap] = field(repr=False, compare=False)
+
+    def to_json(self) -> dict[str, object]:
+        """Summaries as plain values; weights are asked for by `head`."""
+        return {"source": self.source, "target": self.target, "maps": [layer.to_json() for layer in self.layers]}
+
+    def map(self, name: str, layer: int) -> AttentionMap:
+        """One layer with the weights of all its heads."""
+        place = (name, layer)
+        if place not in self._kept:
+            places = [(each.name, each.layer) for each in self.layers]
+            if place not in places:
+                known = ", ".join(f"{kind} {number}" for kind, number in places)
+                raise UsageError(
+                    f"attention: must be one of: {known}, layers counted from 0, but is {name} {layer}. Choose one."
+                )
+            self._kept.clear()  # a layer of a long text takes the place of the one asked for before
+            self.call.show(lambda found: self._kept.__setitem__(place, found), only=place)
+        return self._kept[place]
+
+    def head(self, name: str, layer: int, head: Head) -> NDArray[np.float32]:
+        """The weights of one head or of the mean of all, [queries, keys]."""
+        return np.asarray(self.map(name, layer).one(head).weights[0], dtype=np.float32)
+
+    def head_json(self, name: str, layer: int, head: Head) -> dict[str, object]:
+        """The same as plain values, rounded to four decimals."""
+        return {"weights": np.round(self.head(name, layer, head).astype(np.float64), DIGITS).tolist()}
+
+    def maps(self) -> list[AttentionMap]:
+        """All layers, in the order of `layers`."""
+        if len(self._kept) == len(self.layers):
+            return list(self._kept.values())
+        return self.call.maps()
+
+
+def look(
+    bundle: Bundle,
+    text: str,
+    target: str | None = None,
+    language: str | None = None,
+    search: SearchSettings | None = None,
+) -> Looked:
+    """Look at every attention while the model reads `text` and writes `target`, unless given its own translation.
+
+    A language model reads `text` and has no target. Raises UsageError for a model without attention.
+    """
+    must_hold_words("look", text)
+    must_be_one(bundle, "look")
+    tokenizer = bundle.tokenizer
+    if bundle.network.reads_source:
+        source = source_ids(bundle, text, language)
+        written = best(bundle, source, search).tokens if target is None else tokenizer.encode(target)
+        must_fit("look", bundle, written)
+        call = Call(bundle.network, tokenizer, source[:-1], written)
+        return _looked(call, text, tokenizer.decode(written))
+    if target is not None:
+        raise UsageError(
+            f"look: `{bundle.recipe.name}` is a language model, which has no target beside its text, but one was "
+            "given. Leave it out."
+        )
+    ids = tokenizer.encode(text)
+    must_fit("look", bundle, ids)
+    return _looked(Call(bundle.network, tokenizer, None, ids), None, text)
+
+
+def _looked(call: Call, source: str | None, target: str) -> Looked:
+    layers: list[HeadsSummary] = []
+    kept: dict[Place, AttentionMap] = {}
+    size = 0
+
+    def take(found: AttentionMap) -> None:
+        nonlocal size
+        layers.append(HeadsSummary.of(found))
+        size += found.weights.nbytes
+        if size <= KEPT:
+            kept[found.name, found.layer] = found
+
+    call.show(take)
+    if not layers:
+        call.maps()  # which says what is missing
+    if size > KEPT:
+        kept.clear()
+    return Looked(source, target, tuple(layers), call, kept)

@@ -1,0 +1,150 @@
+"""What a model is: a line for lists of models, and everything that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from regard import folder, settings
+from regard.data.generated import Generated
+from regard.data.sources import Files
+from regard.exploring.bundle import Bundle
+from regard.exploring.walk import can_walk
+from regard.models.build import build
+from regard.text.tokenizer import MusicEvents
+from regard.viewing.capture import role
+from regard.viewing.inspection import look
+from regard.viewing.parameters import anatomy
+from regard.viewing.training_curves import read_metrics, training_svg
+from regard.viewing.wiring_svg import wiring_svg
+
+Task = Literal["translate", "generate"]
+
+
+@dataclass(frozen=True)
+class AttentionStack:
+    """One kind of attention a model has: encoder, decoder or cross, and how many layers and heads."""
+
+    name: str
+    layers: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class Languages:
+    """From which language a model translates, if it is known, and into which."""
+
+    source: str | None
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list of models says of one."""
+
+    id: str
+    name: str
+    task: Task
+    kind: str
+    parameters: int
+    context: int | None
+    languages: Languages
+    attention: tuple[AttentionStack, ...]
+    walk: bool
+    music: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        values = asdict(self)
+        values["languages"]["target"] = list(self.languages.target)
+        values["attention"] = list(values["attention"])
+        return values
+
+
+def summary(bundle: Bundle, identifier: str) -> Summary:
+    """What to say of a model in a list."""
+    network = bundle.network
+    return Summary(
+        identifier,
+        bundle.recipe.name,
+        "translate" if network.reads_source else "generate",
+        bundle.recipe.model.kind,
+        sum(weight.numel() for weight in network.parameters()),
+        network.context,
+        languages(bundle),
+        attention_stacks(bundle),
+        can_walk(network),
+        isinstance(bundle.recipe.tokenizer, MusicEvents),
+    )
+
+
+def languages(bundle: Bundle) -> Languages:
+    """What the recipe's corpora say, and the tags of a vocabulary that knows several languages."""
+    data: Any = bundle.recipe.data
+    corpora = getattr(data, "corpora", (data,))
+    sources = {_language(corpus, "source") for corpus in corpora}
+    targets = list(dict.fromkeys(filter(None, (_language(corpus, "target") for corpus in corpora))))
+    source = sources.pop() if len(sources) == 1 and bundle.network.reads_source else None
+    return Languages(source, tuple(bundle.tokenizer.source.languages) or tuple(targets))
+
+
+def _language(corpus: Any, side: Literal["source", "target"]) -> str | None:
+    """A generated corpus says it by its sides, files by settings of their own; plain text is its own target."""
+    if isinstance(corpus, Files):
+        return corpus.source_language if side == "source" else corpus.target_language
+    if isinstance(corpus, Generated):
+        return corpus.source if side == "source" else corpus.target
+    return getattr(corpus, "language", None) if side == "target" else None
+
+
+def attention_stacks(bundle: Bundle) -> tuple[AttentionStack, ...]:
+    """Every kind of attention with its layers and heads."""
+    found: dict[str, list[int]] = {}
+    for name, module in bundle.network.named_modules():
+        if hasattr(module, "watcher"):
+            heads = getattr(module, "heads", 1)
+            found.setdefault(role(name)[0], []).append(heads if isinstance(heads, int) else 1)
+    return tuple(AttentionStack(name, len(heads), max(heads)) for name, heads in found.items())
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe."""
+
+    inspection: dict[str, object]
+    wiring: str | None
+    curves: str | None
+    card: str | None
+    recipe: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def inside(bundle: Bundle, place: Path | None = None) -> Inside:
+    """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
+    recipe, tokenizer = bundle.recipe, bundle.tokenizer
+    with torch.device("meta"):
+        model = build(recipe.model, tokenizer.size, tokenizer.source.size)
+    parts = anatomy(model, recipe.name, recipe.model.kind, tokenizer.size)
+    found = look(model, parts, None, recipe.batch.tokens, recipe.search.beam)
+    card = None if place is None else place / folder.CARD
+    return Inside(
+        found.to_json(),
+        wiring_svg(model, f"How {recipe.name} is wired"),
+        learning_curves(bundle, place),
+        card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
+        settings.to_toml(recipe),
+    )
+
+
+def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
+    """How the model learned, as SVG; None where its folder does not say."""
+    metrics = None if place is None else place / folder.METRICS
+    if metrics is None or not metrics.is_file():
+        return None
+    return training_svg(read_metrics(metrics), f"How {bundle.recipe.name} learned")

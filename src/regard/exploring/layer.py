@@ -1,0 +1,308 @@
+"""The sub-layers of one Transformer layer, each part called in the open.
+
+Shapes: B rows (one), T tokens, Q queries, K keys, D model, H heads, E head size, F feed-forward.
+
+    post-norm   y = LayerNorm(x + f(x))              the paper's
+    pre-norm    y = x + f(LayerNorm(x))              GPT-2's
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.exploring.steps import Step, Table, Words, table
+from regard.layers.attention import Attention, KeyValue
+from regard.layers.block import Residual
+from regard.layers.feedforward import FeedForward, activate
+from regard.layers.mask import Visible
+
+
+@dataclass
+class Sublayers:
+    """A text between two sub-layers: the vectors that travel on, the word and the head followed, the steps so far."""
+
+    x_BTD: Tensor
+    words: Words
+    head: int
+    steps: list[Step]
+
+    @property
+    def word(self) -> str:
+        """The word that is followed."""
+        return self.words.labels[self.words.position or 0]
+
+
+Memory = tuple[Words, KeyValue]
+"""Whom a decoder looks at across, and what they offer."""
+
+
+def attended(
+    way: Sublayers,
+    attention: Attention,
+    around: Residual,
+    visible: Visible,
+    memory: Memory | None = None,
+    keeps: bool = False,
+) -> None:
+    """One attention with the road around it. `memory` is given where it looks at another text; `keeps` where a
+    decoder keeps its keys and values from step to step."""
+    cross = "" if memory is None else "cross-"
+    place = f"{cross}{{}}" if cross else "{}1"  # how the steps around it are called
+    y_BTD = _enter(way, around, place)
+    query_BHQE, kv = _projected(attention, y_BTD, memory)
+    others = way.words if memory is None else memory[0]
+    query_HE, keys, values = query_BHQE[0, way.head], kv.keys_BHKE[0, way.head], kv.values_BHKE[0, way.head]
+    kept, computed = _kept(way, others, memory is not None, keeps)
+    way.steps.append(_qkv(way, cross, others, (query_HE, keys, values), y_BTD.shape[2], kept, computed))
+    turned_BHQE, keys_BHKE, bias_BHQK = query_BHQE, kv.keys_BHKE, None
+    if attention.positions is not None:
+        turned_BHQE, keys_BHKE, bias_BHQK = attention.positions(query_BHQE, kv.keys_BHKE, visible)
+        if bias_BHQK is None:
+            way.steps.append(_turn(way, turned_BHQE[0, way.head], keys_BHKE[0, way.head]))
+    products_BHQK = turned_BHQE @ keys_BHKE.transpose(-2, -1)
+    weights_BHQK = _weighed(way, cross, others, products_BHQK, bias_BHQK, visible, attention.d_k)
+    heads_BHQE = weights_BHQK @ kv.values_BHKE
+    way.steps.append(_sum(way, cross, others, weights_BHQK[0, way.head], values, heads_BHQE[0, way.head]))
+    joined_BQD = heads_BHQE.transpose(1, 2).flatten(2)
+    through_BTD = attention.output(joined_BQD)
+    way.steps.append(_join(way, cross, joined_BQD[0], through_BTD[0], attention.heads))
+    _leave(way, around, through_BTD, place)
+
+
+def _projected(attention: Attention, y_BTD: Tensor, memory: Memory | None) -> tuple[Tensor, KeyValue]:
+    """Queries, [B, H, Q, E], and the keys and values they meet."""
+    if memory is not None:
+        query_BTD, kv = attention.query(y_BTD), memory[1]
+    else:
+        kv, joint_BTD = attention.project(y_BTD)
+        query_BTD = attention.query(y_BTD) if joint_BTD is None else joint_BTD
+    return query_BTD.unflatten(-1, (attention.heads, -1)).transpose(1, 2), kv
+
+
+def _kept(
+    way: Sublayers, others: Words, cross: bool, keeps: bool
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Of which positions keys and values were there already, and of which they are made, in one step of writing."""
+    position = way.words.position or 0
+    if cross:
+        return tuple(range(len(others.labels))), ()
+    return (tuple(range(position)), (position,)) if keeps else (None, None)
+
+
+def _qkv(
+    way: Sublayers,
+    cross: str,
+    others: Words,
+    parts: tuple[Tensor, Tensor, Tensor],
+    size: int,
+    kept: tuple[int, ...] | None,
+    computed: tuple[int, ...] | None,
+) -> Step:
+    query_QE, keys_KE, values_KE = parts
+    if cross:
+        sentence = (
+            f"Each word being written asks with a query; the keys and values are those of the source, made once from "
+            f"what the encoder read. Here are those of head {way.head + 1}."
+        )
+    else:
+        sentence = (
+            f"Three matrices make of each vector a query (what it looks for), a key (what it offers to be found by) "
+            f"and a value (what it gives). Here are those of head {way.head + 1}."
+        )
+        if kept is not None:
+            sentence += _cache(way, kept)
+    source = "memory" if cross else "x"
+    return Step(
+        f"{cross}qkv",
+        "Query, key, value" if not cross else "Query; the source’s keys and values",
+        sentence,
+        f"q = x·W_Q,  k = {source}·W_K,  v = {source}·W_V",
+        f"[{len(query_QE)}, {size}] → q [{len(query_QE)}, {query_QE.shape[1]}], "
+        f"k [{len(keys_KE)}, {keys_KE.shape[1]}], v [{len(values_KE)}, {values_KE.shape[1]}]",
+        (table("q", query_QE, way.words), table("k", keys_KE, others), table("v", values_KE, others)),
+        kept,
+        computed,
+    )
+
+
+def _cache(way: Sublayers, kept: tuple[int, ...]) -> str:
+    if not kept:
+        return f" «{way.word}» is the first to be read: nothing is kept yet, and its own are computed."
+    before = "the one word" if len(kept) == 1 else f"the {len(kept)} words"
+    return f" When «{way.word}» is read, keys and values of {before} before it were kept; only its own are computed."
+
+
+def _turn(way: Sublayers, query_QE: Tensor, keys_KE: Tensor) -> Step:
+    return Step(
+        "turn",
+        "Turned by position",
+        "Pairs of numbers in each query and key are turned by an angle that grows with the position: what is left "
+        "in their product is the distance between the two.",
+        "q ← R(position)·q,  k ← R(position)·k",
+        f"[{len(query_QE)}, {query_QE.shape[1]}]",
+        (table("q", query_QE, way.words), table("k", keys_KE, way.words)),
+    )
+
+
+def _weighed(
+    way: Sublayers,
+    cross: str,
+    others: Words,
+    products_BHQK: Tensor,
+    bias_BHQK: Tensor | None,
+    visible: Visible,
+    d_k: int,
+) -> Tensor:
+    """From products of queries and keys to weights, [B, H, Q, K]: every query's sum to one."""
+    words, head, shape = way.words, way.head, f"[{products_BHQK.shape[2]}, {products_BHQK.shape[3]}]"
+
+    def show(name: str, x_BHQK: Tensor) -> Table:
+        return table(name, x_BHQK.expand(products_BHQK.shape)[0, head], words, others)
+
+    scores_BHQK = products_BHQK / math.sqrt(d_k)
+    hidden_BHQK = ~visible.dense(scores_BHQK)[:, None].expand(scores_BHQK.shape)
+    way.steps += [
+        Step(
+            f"{cross}scores", "Scores",
+            f"The query of each word meets the key of every word{' of the source' if cross else ''}: "
+            "the more alike the two, the larger their product.",
+            "s = q·kᵀ", shape, (show("q·kᵀ", products_BHQK),),
+        ),
+        Step(
+            f"{cross}scale", f"Divided by √{d_k}",
+            f"A product of {d_k} pairs of numbers grows with {d_k}; divided by √{d_k} = {math.sqrt(d_k):.4g} it keeps "
+            "a size at which the softmax still learns.",
+            "s ← s / √d_k", shape, (show("s", scores_BHQK),),
+        ),
+    ]  # fmt: skip
+    if bias_BHQK is not None:
+        scores_BHQK = scores_BHQK + bias_BHQK
+        way.steps.append(
+            Step(
+                f"{cross}bias", "Distance",
+                "What the distance between two words is worth is added to their score.",
+                "s ← s + b(distance)", shape, (show("b", bias_BHQK), show("s + b", scores_BHQK)),
+            )
+        )  # fmt: skip
+    scores_BHQK = scores_BHQK.masked_fill(hidden_BHQK, -torch.inf)
+    weights_BHQK = scores_BHQK.softmax(dim=-1).masked_fill(hidden_BHQK, 0.0)
+    way.steps += [
+        _mask(way, cross, bool(hidden_BHQK.any()), shape, show("s", scores_BHQK)),
+        Step(
+            f"{cross}softmax", "Softmax",
+            f"Each row becomes shares that sum to one. «{way.word}» looks most at {_most(way, others, weights_BHQK)}.",
+            "w = softmax(s)", shape, (show("w", weights_BHQK),),
+        ),
+    ]  # fmt: skip
+    return weights_BHQK
+
+
+def _mask(way: Sublayers, cross: str, hides: bool, shape: str, shown: Table) -> Step:
+    if hides:
+        sentence = (
+            "What may not be seen is blotted out: words that come later, and those outside a window if there is one. "
+            "A score of −∞ becomes a weight of 0."
+        )
+    else:
+        seen = "the whole source" if cross else "the whole text"
+        sentence = f"Here nothing is hidden: every word may look at {seen}."
+    return Step(f"{cross}mask", "Mask", sentence, "s_ij ← −∞ where i may not see j", shape, (shown,))
+
+
+def _most(way: Sublayers, others: Words, weights_BHQK: Tensor) -> str:
+    row_K = weights_BHQK[0, way.head, way.words.position or 0]
+    best = int(row_K.argmax())
+    return f"«{others.labels[best]}»: {float(row_K[best]):.0%}"
+
+
+def _sum(way: Sublayers, cross: str, others: Words, weights_QK: Tensor, values_KE: Tensor, head_QE: Tensor) -> Step:
+    return Step(
+        f"{cross}sum",
+        "Weighted sum",
+        f"The values are added up, each as much as its weight says: what «{way.word}» gathers from the words it "
+        "looks at.",
+        "z = Σ_j w_j · v_j",
+        f"[{weights_QK.shape[0]}, {weights_QK.shape[1]}] · [{values_KE.shape[0]}, {values_KE.shape[1]}] → "
+        f"[{head_QE.shape[0]}, {head_QE.shape[1]}]",
+        (table("w", weights_QK, way.words, others), table("v", values_KE, others), table("z", head_QE, way.words)),
+    )  # fmt: skip
+
+
+def _join(way: Sublayers, cross: str, joined_TD: Tensor, through_TD: Tensor, heads: int) -> Step:
+    all_heads = "The only head" if heads == 1 else f"What all {heads} heads gathered is laid side by side, and"
+    return Step(
+        f"{cross}join",
+        "Heads joined",
+        f"{all_heads} goes through one more matrix, back to the size of the model.",
+        "y = Concat(z_1, …, z_h)·W_O",
+        f"[{joined_TD.shape[0]}, {joined_TD.shape[1]}] → [{through_TD.shape[0]}, {through_TD.shape[1]}]",
+        (table("z_1 … z_h", joined_TD, way.words), table("y", through_TD, way.words)),
+    )
+
+
+def fed_forward(way: Sublayers, feedforward: FeedForward, around: Residual) -> None:
+    """The feed-forward network with the road around it."""
+    y_BTD = _enter(way, around, "{}2")
+    inner_BTF = activate(feedforward.inner(y_BTD), feedforward.activation)
+    through_BTD = feedforward.outer(inner_BTF)
+    name, size = feedforward.activation.removesuffix("-tanh"), inner_BTF.shape[2]
+    active = float((inner_BTF[0, way.words.position or 0] != 0).float().mean())
+    quiet = f" Of «{way.word}», {active:.0%} of them are not zero." if name == "relu" else ""
+    way.steps.append(
+        Step(
+            "feedforward",
+            "Feed-forward",
+            f"Each word by itself goes through two matrices, with {name} between them: out to {size} numbers and "
+            f"back.{quiet}",
+            "y = (silu(x·W_g + b_g) ⊙ (x·W_1 + b_1))·W_2 + b_2" if name == "swiglu"
+            else f"y = {name}(x·W_1 + b_1)·W_2 + b_2",
+            f"[{y_BTD.shape[1]}, {y_BTD.shape[2]}] → [{y_BTD.shape[1]}, {size}] → [{y_BTD.shape[1]}, {y_BTD.shape[2]}]",
+            (table("inner", inner_BTF[0], way.words), table("y", through_BTD[0], way.words)),
+        )
+    )  # fmt: skip
+    _leave(way, around, through_BTD, "{}2")
+
+
+def _enter(way: Sublayers, around: Residual, place: str) -> Tensor:
+    """What the sub-layer reads: with pre-norm, the vectors normalised first."""
+    y_BTD = around.enter(way.x_BTD)
+    if around.pre:
+        way.steps.append(
+            Step(
+                place.format("norm"),
+                "Norm",
+                "Each vector is shifted and scaled to mean 0 and variance 1, then by learned numbers, before the "
+                "sub-layer reads it.",
+                "x′ = LayerNorm(x)",
+                f"[{y_BTD.shape[1]}, {y_BTD.shape[2]}]",
+                (table("x", way.x_BTD[0], way.words), table("LayerNorm(x)", y_BTD[0], way.words)),
+            )
+        )
+    return y_BTD
+
+
+def _leave(way: Sublayers, around: Residual, through_BTD: Tensor, place: str) -> None:
+    """The road around the sub-layer and the way through it come together."""
+    sum_BTD, result_BTD = way.x_BTD + through_BTD, around.leave(way.x_BTD, through_BTD)
+    shown = [table("x", way.x_BTD[0], way.words), table("y", through_BTD[0], way.words)]
+    shape = f"[{result_BTD.shape[1]}, {result_BTD.shape[2]}]"
+    if around.pre:
+        step = Step(
+            place.format("add"), "Add",
+            "What came out is added to what went in: the word keeps what it was, and gains what it found.",
+            "x ← x + y", shape, (*shown, table("x + y", result_BTD[0], way.words)),
+        )  # fmt: skip
+    else:
+        step = Step(
+            place.format("norm"), "Add & norm",
+            "What came out is added to what went in, so that the word keeps what it was; then each vector is shifted "
+            "and scaled to mean 0 and variance 1, and by learned numbers.",
+            "x ← LayerNorm(x + y)", shape,
+            (*shown, table("x + y", sum_BTD[0], way.words), table("LayerNorm(x + y)", result_BTD[0], way.words)),
+        )  # fmt: skip
+    way.steps.append(step)
+    way.x_BTD = result_BTD

@@ -1,0 +1,92 @@
+"""How a model is wired, as a picture: the same boxes that `wiring.py` draws for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.models.interface import SequenceModel
+from regard.viewing.svg import MARGIN, picture, text, text_width
+from regard.viewing.wiring import SOURCE_PARTS, Box, Part, wiring
+
+LINE, PAD, APART, GUTTER = 22, 12, 30, 84  # of a part, inside a box, between boxes, between columns
+_STYLE = """
+.box { fill: #f5f7fc; stroke: #c3cbe0; } .tip { fill: #5f6f96; }
+.wire { fill: none; stroke: #5f6f96; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) {
+  .box { fill: #1c2027; stroke: #3b4453; } .wire { stroke: #8da2c9; } .tip { fill: #8da2c9; }
+}
+"""
+
+
+def wiring_svg(model: SequenceModel[Any], title: str) -> str:
+    """The wiring of a model on the meta device: the source on the left, the target on the right."""
+    source, target = wiring(model)
+    top = MARGIN + 34
+    left = _Column("source", source, MARGIN, top) if source else None
+    x = MARGIN if left is None else MARGIN + left.width + GUTTER
+    right = _Column("target" if source else "tokens", target, x, top)
+    height = max(right.bottom, 0 if left is None else left.bottom) + 24 + MARGIN
+    parts = [text(MARGIN, MARGIN + 10, title, "title"), *right.parts, _arrow(right.middle, right.bottom)]
+    if left is not None:
+        # Where nothing attends to the source, it enters the stack as a whole.
+        arrives = [y for part, y in right.lines if part.name in SOURCE_PARTS] or right.tops[:2][-1:]
+        parts += [*left.parts, *_links(left, right, arrives)]
+    return picture(title, x + right.width + MARGIN, height, parts, _STYLE)
+
+
+class _Column:
+    """Boxes below one another: what they look like, and where their lines are."""
+
+    def __init__(self, title: str, boxes: list[Box], x: float, top: float) -> None:
+        names = max(text_width(part.name) for box in boxes for part in box.parts)
+        sizes = max(text_width(part.sizes, 12) for box in boxes for part in box.parts)
+        notes = max(text_width(note, 11) for box in boxes for part in box.parts for note in ["", *part.below()])
+        self.x, self.width = x, max(names + sizes + 16, notes + 12) + 2 * PAD + 26
+        self.middle = x + 28
+        self.lines: list[tuple[Part, float]] = []
+        self.tops: list[float] = []
+        self.parts = [text(x + 4, top + 4, title, "quiet")]
+        y = top + 12
+        for number, box in enumerate(boxes):
+            self.parts.append(_arrow(self.middle, y, 18 if number == 0 else APART))
+            y += 18 if number == 0 else APART
+            y = self._box(box, y)
+        self.bottom = y
+
+    def _box(self, box: Box, top: float) -> float:
+        self.tops.append(top + PAD + LINE / 2)
+        drawn, y = [], top + PAD
+        for part in box.parts:
+            self.lines.append((part, y + LINE / 2))
+            drawn.append(text(self.x + PAD, y + 15, part.name))
+            drawn.append(text(self.x + self.width - PAD, y + 15, part.sizes, "quiet", "end"))
+            y += LINE
+            for note in part.below():
+                drawn.append(text(self.x + PAD + 12, y + 9, note, "quiet small"))
+                y += 16
+        bottom = y + PAD - 4
+        frame = (
+            f'<rect class="box" x="{self.x:.1f}" y="{top:.1f}" width="{self.width:.1f}" '
+            f'height="{bottom - top:.1f}" rx="8"/>'
+        )
+        times = [text(self.x + self.width, top - 7, f"× {box.times}", "strong", "end")] if box.times > 1 else []
+        self.parts += [frame, *times, *drawn]
+        return bottom
+
+
+def _arrow(x: float, y: float, length: float = 24) -> str:
+    return (
+        f'<path class="wire" d="M{x:.1f} {y:.1f}V{y + length - 5:.1f}"/>'
+        f'<path class="tip" d="M{x - 4:.1f} {y + length - 7:.1f}H{x + 4:.1f}L{x:.1f} {y + length:.1f}Z"/>'
+    )
+
+
+def _links(left: _Column, right: _Column, arrives: list[float]) -> list[str]:
+    """One line from below the source, and arrows to all that read it."""
+    start, lane = left.bottom, right.x - GUTTER / 2
+    down = start + 16
+    found = [f'<path class="wire" d="M{left.middle:.1f} {start:.1f}V{down:.1f}H{lane:.1f}"/>']
+    for y in arrives:
+        found.append(f'<path class="wire" d="M{lane:.1f} {down:.1f}V{y:.1f}H{right.x - 6:.1f}"/>')
+        found.append(f'<path class="tip" d="M{right.x - 8:.1f} {y - 4:.1f}V{y + 4:.1f}L{right.x - 1:.1f} {y:.1f}Z"/>')
+    return found
