@@ -2,11 +2,15 @@
 
     python -m benchmarks.decoding                     on the CPU, all cores
     python -m benchmarks.decoding --device cuda       on a GPU, in bf16; before that, whether recorded steps are right
+    python -m benchmarks.decoding --model FOLDER [--source FILE --reference FILE]      what 8 bits cost in BLEU, too
 
-One run, the same random weights, the same inputs. Every text is written to a length of 25 tokens: the end token has
-almost no chance, so that all do equal work. `same` says how many of the texts are the same as ours, token for token;
-of a beam, all of its texts together. Speeds are in target tokens a second, the best of several turns, and the
-competitors take turns: on a busy machine look at the ratios, on a quiet one at the speeds.
+One run, the same random weights, the same inputs. Every text is written to the length of its source: the end token has
+almost no chance, so that all do equal work. On a CPU, lengths are spread as in newstest2014: single sentences of 6 to
+60 tokens, 27 in the mean, and batches of 32 sentences of one length each. On a GPU they are 25.
+
+`same` says how many of the texts are the same as ours, token for token; of a beam, all of its texts together. Speeds
+are in target tokens a second, the best of several turns, and the competitors take turns: on a busy machine look at the
+ratios, on a quiet one at the speeds. For real text and every engine, see `benchmarks.engines`.
 """
 
 from __future__ import annotations
@@ -18,40 +22,32 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from benchmarks import engines
 from regard.batch import Specials, Tokens
 from regard.decoding.fast import search
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import SearchSettings, beam_search
 from regard.decoding.stepping import recorded
+from regard.interop.tensors import Tensors
+from regard.interop.weights import alternating, bart_layers_in, gpt2_in
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.precision import convert
 from regard.models.transformer import Transformer, TransformerSettings
 
 VOCABULARY, LENGTH = 32_000, 25
+SPREAD, BATCHED = (6, 12, 18, 24, 30, 39, 60), (12, 27, 42)  # lengths of single sentences, and of batches of 32
 PADDING, END = VOCABULARY - 1, 0
 SPECIALS = Specials(padding=PADDING, start=PADDING, end=END)
 PROMPT, WRITTEN, TOP = 128, 128, 40
 
 
 # ---- the same weights for all
-
-
-class HalvedWaves(nn.Module):
-    """Marian's waves: all sines before all cosines."""
-
-    def __init__(self, waves: nn.Module | None) -> None:
-        super().__init__()
-        assert waves is not None
-        self.waves = waves
-
-    def forward(self, positions_BT: Tensor) -> Tensor:
-        waves_BTD = self.waves(positions_BT)
-        return torch.cat([waves_BTD[..., 0::2], waves_BTD[..., 1::2]], dim=-1)
 
 
 def translators() -> tuple[Transformer, Any]:
@@ -79,31 +75,10 @@ def translators() -> tuple[Transformer, Any]:
         theirs.model.shared.weight[END] = -10 * away
         theirs.model.shared.weight[PADDING] = 0.0  # as CTranslate2 starts
     ours = Transformer(TransformerSettings(dropout=0.0), VOCABULARY).eval()
-    state = {"embedding.table.weight": theirs.model.shared.weight}
-    for stack, layers in (("encoder.layers", theirs.model.encoder.layers), ("decoder", theirs.model.decoder.layers)):
-        for number, layer in enumerate(layers):
-            state |= marian_layer(f"{stack}.{number}", layer)
-    ours.load_state_dict(state)
-    ours.embedding.positions = HalvedWaves(ours.embedding.positions)
+    state = bart_layers_in(Tensors(theirs.state_dict(), Path("transformers")), ours.settings)
+    state["embedding.table.weight"] = theirs.model.shared.weight
+    ours.load_state_dict(alternating(state, ours.settings.d_model))
     return ours, theirs
-
-
-def marian_layer(ours: str, layer: Any) -> dict[str, Tensor]:
-    state = {}
-    attentions = {"attention": (layer.self_attn, layer.self_attn_layer_norm)}
-    if hasattr(layer, "encoder_attn"):
-        attentions["cross_attention"] = (layer.encoder_attn, layer.encoder_attn_layer_norm)
-    for part in ("weight", "bias"):
-        for name, (attention, norm) in attentions.items():
-            keys_values = [getattr(linear, part) for linear in (attention.k_proj, attention.v_proj)]
-            state[f"{ours}.{name}.query.{part}"] = getattr(attention.q_proj, part)
-            state[f"{ours}.{name}.key_value.{part}"] = torch.cat(keys_values)
-            state[f"{ours}.{name}.output.{part}"] = getattr(attention.out_proj, part)
-            state[f"{ours}.around_{name}.norm.{part}"] = getattr(norm, part)
-        state[f"{ours}.feedforward.inner.{part}"] = getattr(layer.fc1, part)
-        state[f"{ours}.feedforward.outer.{part}"] = getattr(layer.fc2, part)
-        state[f"{ours}.around_feedforward.norm.{part}"] = getattr(layer.final_layer_norm, part)
-    return state
 
 
 def language_models() -> tuple[GPT, Any]:
@@ -113,27 +88,8 @@ def language_models() -> tuple[GPT, Any]:
     torch.manual_seed(1)
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(bos_token_id=0, eos_token_id=0)).eval()
     ours = GPT(GPTSettings(dropout=0.0), 50_257).eval()
-    state = {"embedding.table.weight": theirs.transformer.wte.weight}
-    state["embedding.positions.table.weight"] = theirs.transformer.wpe.weight
-    state |= {f"norm.{part}": getattr(theirs.transformer.ln_f, part) for part in ("weight", "bias")}
-    for number, block in enumerate(theirs.transformer.h):
-        state |= gpt2_layer(f"layers.{number}", block, 768)
-    ours.load_state_dict(state)
+    ours.load_state_dict(gpt2_in(Tensors(theirs.state_dict(), Path("transformers")), ours.settings, 50_257))
     return ours, theirs
-
-
-def gpt2_layer(ours: str, block: Any, width: int) -> dict[str, Tensor]:
-    state = {}
-    for part, value in {"weight": block.attn.c_attn.weight.T, "bias": block.attn.c_attn.bias}.items():
-        state[f"{ours}.attention.query.{part}"] = value[:width]
-        state[f"{ours}.attention.key_value.{part}"] = value[width:]
-    linears = {"attention.output": block.attn.c_proj, "feedforward.inner": block.mlp.c_fc}
-    linears["feedforward.outer"] = block.mlp.c_proj
-    for name, linear in linears.items():
-        state |= {f"{ours}.{name}.weight": linear.weight.T, f"{ours}.{name}.bias": linear.bias}
-    for name, norm in {"around_attention": block.ln_1, "around_feedforward": block.ln_2}.items():
-        state |= {f"{ours}.{name}.norm.weight": norm.weight, f"{ours}.{name}.norm.bias": norm.bias}
-    return state
 
 
 # ---- who writes
@@ -145,7 +101,7 @@ Writer = Callable[[Tensor, int], Texts]
 
 def our_search(model: Transformer, plain: bool = False) -> Writer:
     def write(source_BS: Tensor, beam: int) -> Texts:
-        settings = SearchSettings(beam=beam, nbest=beam, penalty="none", extra_length=LENGTH - source_BS.shape[1])
+        settings = SearchSettings(beam=beam, nbest=beam, penalty="none", extra_length=0)
         found = (beam_search if plain else search)(model, Tokens.whole(source_BS), SPECIALS, settings)
         return [[list(each.tokens) for each in texts] for texts in found]
 
@@ -156,7 +112,7 @@ def their_generate(model: Any) -> Writer:
     def write(source_BS: Tensor, beam: int) -> Texts:
         found = model.generate(
             input_ids=source_BS, attention_mask=torch.ones_like(source_BS), num_beams=beam, do_sample=False,
-            num_return_sequences=beam, max_new_tokens=LENGTH, min_new_tokens=None, length_penalty=0.0,
+            num_return_sequences=beam, max_new_tokens=source_BS.shape[1], min_new_tokens=None, length_penalty=0.0,
             early_stopping=False,
         )  # fmt: skip
         return found[:, 1:].view(len(source_BS), beam, -1).tolist()
@@ -173,7 +129,8 @@ def ctranslate2_search(theirs: Any, folder: str, precision: str, threads: int) -
     def write(source_BS: Tensor, beam: int) -> Texts:
         found = translator.translate_batch(
             [[f"t{token}" for token in row] for row in source_BS.tolist()], beam_size=beam, num_hypotheses=beam,
-            length_penalty=0, max_decoding_length=LENGTH, min_decoding_length=LENGTH, max_batch_size=0,
+            length_penalty=0, max_decoding_length=source_BS.shape[1], min_decoding_length=source_BS.shape[1],
+            max_batch_size=0,
         )  # fmt: skip
         return [[[int(word[1:]) for word in text] for text in each.hypotheses] for each in found]
 
@@ -217,25 +174,32 @@ def clock(work: Callable[[], Any], cuda: bool) -> tuple[float, Any]:
     return time.perf_counter() - begin, found
 
 
-def translate(writers: dict[str, Writer], device: str, rows: int, beam: int, seconds: float) -> Row:
+def translate(
+    writers: dict[str, Writer], device: str, rows: int, beam: int, seconds: float, lengths: tuple[int, ...] = (LENGTH,)
+) -> Row:
     """Each in turn, until the time is over; each writes at least twice after one for warming up."""
-    source_BS = torch.randint(1, PADDING, (rows, LENGTH), generator=torch.Generator().manual_seed(rows)).to(device)
-    best: dict[str, float] = {}
-    texts: dict[str, Texts] = {}
+    draw = torch.Generator().manual_seed(rows)
+    sources = [torch.randint(1, PADDING, (rows, length), generator=draw).to(device) for length in lengths]
+    best: dict[tuple[str, int], float] = {}
+    texts: dict[str, list[Texts]] = {name: [[] for _ in sources] for name in writers}
     for write in writers.values():
-        write(source_BS, beam)
+        write(sources[0], beam)
         if device == "cuda":
-            write(source_BS, beam)  # recordings are made on the second use
+            write(sources[0], beam)  # recordings are made on the second use
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds or not best:
-        for name, write in writers.items():
-            took, texts[name] = clock(lambda write=write: write(source_BS, beam), device == "cuda")  # type: ignore[misc]
-            best[name] = min(took, best.get(name, took))
-    row = Row(f"{rows} × beam {beam}", {name: rows * LENGTH / took for name, took in best.items()})
-    first = next(iter(texts.values()))
+        for number, source_BS in enumerate(sources):
+            for name, write in writers.items():
+                took, texts[name][number] = clock(lambda: write(source_BS, beam), device == "cuda")  # noqa: B023
+                best[name, number] = min(took, best.get((name, number), took))
+    spent = {name: sum(best[name, number] for number in range(len(sources))) for name in writers}
+    row = Row(f"{rows} × beam {beam}", {name: rows * sum(lengths) / took for name, took in spent.items()})
+    first = [each for found in next(iter(texts.values())) for each in found]
     for name, found in texts.items():
-        same = [sorted(text) == sorted(wanted) for text, wanted in zip(found, first, strict=True)]
-        row.same[name] = sum(same) / rows
+        written = [each for some in found for each in some]
+        row.same[name] = sum(sorted(one) == sorted(other) for one, other in zip(written, first, strict=True)) / len(
+            first
+        )
     return row
 
 
@@ -365,7 +329,6 @@ def on_cpu(seconds: float, threads: int) -> None:
     ours, theirs = translators()
     int8 = Transformer(ours.settings, VOCABULARY)
     int8.load_state_dict(ours.state_dict())
-    int8.embedding.positions = ours.embedding.positions
     convert(ours, "fp32")
     convert(int8, "int8")
     writers = {"regard fp32": our_search(ours), "regard int8": our_search(int8), "transformers": their_generate(theirs)}
@@ -374,7 +337,8 @@ def on_cpu(seconds: float, threads: int) -> None:
             to_ctranslate2(theirs, folder)
             for precision, name in (("float32", "CTranslate2 fp32"), ("int8", "CTranslate2 int8")):
                 writers[name] = ctranslate2_search(theirs, folder, precision, threads)
-        rows = [translate(writers, "cpu", *size, seconds) for size in ((1, 1), (1, 4), (32, 4))]
+        sizes = ((1, 1, SPREAD), (1, 4, SPREAD), (32, 4, BATCHED))
+        rows = [translate(writers, "cpu", count, beam, seconds, lengths) for count, beam, lengths in sizes]
     show(rows)
     for row in rows:
         if "CTranslate2 int8" in row.speeds:
@@ -386,11 +350,17 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--seconds", type=float, default=5.0, help="for each row of the table")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--model", type=Path, help="a trained model, to see what 8 bits cost in BLEU")
+    parser.add_argument("--source", type=Path, help="text for it; its own test lines, unless given")
+    parser.add_argument("--reference", type=Path)
     chosen = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
     if chosen.device == "cuda":
         on_gpu(chosen.seconds)
     else:
         on_cpu(chosen.seconds, chosen.threads)
+        if chosen.model is not None:
+            texts = engines.lines_of(chosen.model, chosen.source, chosen.reference)
+            engines.quality(chosen.model, *texts, ("torch",))
 
 
 if __name__ == "__main__":

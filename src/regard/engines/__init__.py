@@ -1,0 +1,1 @@
+"""What runs a model outside torch: CTranslate2 and onnxruntime, behind the interface of every model."""

@@ -1,0 +1,36 @@
+"""What other toolkits cannot express is said by name, on request before training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regard import experiment
+from regard.interop.features import TARGETS, lacking, report
+from regard.recipe import build_recipe, load_recipe
+from tests.tiny import generated_recipe
+
+
+@pytest.mark.parametrize("preset", ["base", "demo", "gpt2"])
+def test_the_presets_can_go_everywhere(preset: str) -> None:
+    assert [lacking(load_recipe(preset).model, target) for target in TARGETS] == [[], [], []]
+
+
+def test_a_line_for_each_target() -> None:
+    lines = report(build_recipe({}, ['model={kind="transformer", positions="rotary"}'], "t").model)
+    assert len(lines) == 3
+    assert all('model.positions = "rotary"' in line for line in lines)
+    assert report(load_recipe("base").model)[0] == "export: huggingface can express this model"
+
+
+def test_other_kinds_are_named() -> None:
+    settings = build_recipe({}, ['model={kind="recurrent"}'], "t").model
+    assert [lacking(settings, target) for target in TARGETS] == [['kind = "recurrent"']] * 3
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_training_says_it_when_asked(asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["training.steps=1", "model.window=3", f"export.check={str(asked).lower()}"]
+    experiment.train(generated_recipe(changes), tmp_path / "model")
+    assert ("huggingface cannot express model.window = 3" in capsys.readouterr().err) == asked
