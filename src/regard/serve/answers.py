@@ -1,0 +1,276 @@
+"""What the own API answers with, for its OpenAPI description; `regard.exploring` makes the values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+Matrix = list[list[float]]
+
+
+class ErrorContent(BaseModel):
+    """What is wrong: the place, the rule, the value found, and what to do."""
+
+    type: Literal["usage", "data", "missing", "limit", "busy", "internal"]
+    message: str
+    field: str | None = None
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is no result."""
+
+    error: ErrorContent
+
+
+class Languages(BaseModel):
+    """From which language, if known, and into which."""
+
+    source: str | None
+    target: list[str]
+
+
+class AttentionStack(BaseModel):
+    """One kind of attention."""
+
+    name: str
+    layers: int
+    heads: int
+
+
+class ModelSummary(BaseModel):
+    """A model that is served."""
+
+    id: str
+    name: str
+    task: Literal["translate", "generate"]
+    kind: str
+    parameters: int
+    context: int | None
+    languages: Languages
+    attention: list[AttentionStack]
+    walk: bool
+    music: bool
+    """Whether it writes music, for /api/music."""
+
+
+class LimitsAnswer(BaseModel):
+    """The most that may be asked for."""
+
+    text: int
+    beam: int
+    nbest: int
+    tokens: int
+    n: int
+
+
+class ModelsAnswer(BaseModel):
+    """All models of this server."""
+
+    models: list[ModelSummary]
+    default: str
+    limits: LimitsAnswer
+    version: str
+
+
+class TranslationItem(BaseModel):
+    """One translation; scores compare translations of one text."""
+
+    text: str
+    score: float
+    tokens: list[str]
+
+
+class TranslateAnswer(BaseModel):
+    """Translations, best first; the alignment is the first one's: source token, target token, weight."""
+
+    translations: list[TranslationItem]
+    source_tokens: list[str]
+    alignment: list[tuple[int, int, float]]
+    flags: list[str]
+    milliseconds: int
+
+
+class AlternativeItem(BaseModel):
+    """A word that could follow, and how the translation would go on."""
+
+    text: str
+    probability: float
+    translation: str
+    score: float
+
+
+class AlternativesAnswer(BaseModel):
+    """Words that could follow a beginning, the likeliest first."""
+
+    alternatives: list[AlternativeItem]
+
+
+class HeadsItem(BaseModel):
+    """One layer's heads in numbers."""
+
+    name: str
+    layer: int
+    heads: int
+    queries: list[str]
+    keys: list[str]
+    entropy: list[float]
+    distance: list[float]
+    separators: list[float]
+
+
+class AttentionAnswer(BaseModel):
+    """Every attention of a text, without its weights."""
+
+    source: str | None
+    target: str
+    maps: list[HeadsItem]
+
+
+class HeadAnswer(BaseModel):
+    """The weights of one head, a row a query."""
+
+    weights: Matrix
+
+
+class NodeItem(BaseModel):
+    """A continuation that a search considered."""
+
+    id: int
+    parent: int | None
+    token: str
+    log_probability: float
+    score: float
+    kept: bool
+    ended: bool
+
+
+class ResultItem(BaseModel):
+    """A text that a search found, and the nodes on the way to it."""
+
+    text: str
+    score: float
+    nodes: list[int]
+
+
+class BeamAnswer(BaseModel):
+    """All rounds of a search."""
+
+    rounds: list[list[NodeItem]]
+    results: list[ResultItem]
+
+
+class NextItem(BaseModel):
+    """A token that may follow."""
+
+    id: int
+    text: str
+    probability: float
+    chance: float
+    end: bool
+
+
+class NextAnswer(BaseModel):
+    """The likeliest next tokens."""
+
+    text_tokens: list[str]
+    tokens: list[NextItem]
+    kept: int
+    entropy: float
+
+
+class GenerateAnswer(BaseModel):
+    """A text that was written; with `stream`, it comes as events: pieces (`text`), then `done`."""
+
+    text: str
+    finish_reason: Literal["end", "length", "stop"]
+    seed: int
+
+
+class ChanceItem(BaseModel):
+    """How likely a token is where it stands."""
+
+    text: str
+    probability: float
+    rank: int
+    top: list[tuple[str, float]]
+
+
+class TokensAnswer(BaseModel):
+    """A text, token by token."""
+
+    tokens: list[ChanceItem]
+
+
+class TableItem(BaseModel):
+    """A part of a matrix; `whole` are its true sizes, `first` where the part begins. A masked score is null."""
+
+    name: str
+    rows: list[str]
+    columns: list[str] | None
+    values: list[list[float | None]]
+    whole: tuple[int, int]
+    first: tuple[int, int]
+
+
+class StepItem(BaseModel):
+    """One step of a layer."""
+
+    id: str
+    title: str
+    sentence: str
+    formula: str
+    shapes: str
+    tensors: list[TableItem]
+    kept: list[int] | None
+    computed: list[int] | None
+
+
+class WalkAnswer(BaseModel):
+    """One layer, step by step."""
+
+    tokens: list[str]
+    target_tokens: list[str] | None
+    stack: Literal["encoder", "decoder"]
+    layer: int
+    head: int
+    position: int
+    steps: list[StepItem]
+
+
+class InsideAnswer(BaseModel):
+    """All that is known of a model; pictures are SVG."""
+
+    inspection: dict[str, Any]
+    wiring: str | None
+    curves: str | None
+    card: str | None
+    recipe: str = Field(description="TOML")
+
+
+class PositionsAnswer(BaseModel):
+    """How a model tells positions apart."""
+
+    kind: str
+    rows: str
+    columns: str
+    values: Matrix
+    similarity: Matrix
+
+
+class NeighbourItem(BaseModel):
+    """A token near another, and its place on a map."""
+
+    text: str
+    similarity: float
+    x: float
+    y: float
+
+
+class NeighboursAnswer(BaseModel):
+    """The tokens most like a word."""
+
+    text: str
+    pieces: list[str]
+    tokens: list[NeighbourItem]
+    place: tuple[float, float]

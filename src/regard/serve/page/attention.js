@@ -1,0 +1,346 @@
+// Attention: every layer and head of the model for one text, as an overview, as lines and as a matrix.
+
+import { post } from "./api.js";
+import { Arcs } from "./arcs.js";
+import { clamp, debounce, make, quoted, rove } from "./dom.js";
+import { Matrix, paint, scale } from "./heat.js";
+import { empty, examples, exports, segments, status, textField } from "./parts.js";
+import { has, number, percent, t } from "./words.js";
+
+export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open };
+
+// Vaswani et al. show this pair: one word at the end decides what “it” stands for.
+const PAIR = ["The animal didn't cross the street because it was too tired.", "The animal didn't cross the street because it was too wide."];
+const WATCHED = "it";
+const FIRST_TEXT = "Tuesday, June 9, 1948";
+// Beyond this many words, an overview of all heads would load megabytes; the numbers of each head stand in its place.
+const LARGEST_TILE = 160;
+const MEAN = "mean";
+
+function open(root, app) {
+  const page = new Attention(root, app);
+  return () => page.close();
+}
+
+const cap = (word) => word.charAt(0).toUpperCase() + word.slice(1);
+const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.kind.${name}`) : cap(name));
+const strongest = (weights, count) => [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, count).filter((i) => weights[i] >= 0.005);
+
+class Attention {
+  constructor(root, app) {
+    this.app = app;
+    this.common = app.notesOf("common");
+    this.notes = app.notesOf("attention", { kind: null, layer: null, head: MEAN, picture: "arcs" });
+    this.text = this.common.text || (app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
+    this.target = this.common.target ?? "";
+    this.captures = [];
+    this.shown = 0;
+    this.pinned = false;
+    this.query = this.key = null;
+    this.weights = new Map();
+    this.later = debounce(() => this.capture([this.text]), 450);
+    this.build(root);
+    this.recolour = () => this.map && (this.buildAtlas(), this.drawHead());
+    document.addEventListener("colours", this.recolour);
+    this.resized = debounce(() => this.map && this.drawHead(), 150);
+    this.observer = new ResizeObserver(this.resized);
+    this.observer.observe(this.detail);
+    this.capture([this.text]);
+  }
+
+  close() {
+    this.later.cancel();
+    this.resized.cancel();
+    this.observer.disconnect();
+    this.tiles?.abort();
+    this.status.stop();
+    this.headStatus.stop();
+    document.removeEventListener("colours", this.recolour);
+  }
+
+  build(root) {
+    const { app } = this;
+    const { box, area } = textField({ label: t("attention.text"), value: this.text, limit: app.limits.text, input: (text) => {
+      this.text = text;
+      this.target = "";
+      this.later();
+    } });
+    this.area = area;
+    this.body = make("div", { class: "attention-body" });
+    this.status = status(this.body);
+    this.headStatus = status(make("div"));
+    this.written = make("p", { class: "written", dir: "auto" });
+    this.pair = make("div", { class: "pair" });
+    this.kinds = make("div");
+    this.story = make("p", { class: "story" });
+    this.atlas = make("table", { class: "atlas", role: "grid", "aria-label": t("attention.atlas") });
+    rove(this.atlas, "td[role=gridcell]", (all, cell, key) => this.moveInAtlas(all, cell, key));
+    this.detail = make("section", { class: "panel detail", "aria-label": t("attention.detail") });
+    root.append(
+      make("div", { class: "ask" }, box,
+        make("div", { class: "row" }, examples([[PAIR[0], "it → animal / street"]], () => this.comparePair()), this.status.box)),
+      this.written, this.pair, this.body);
+    this.buildDetail();
+    this.body.append(make("section", { class: "chooser", "aria-label": t("attention.choose") }, this.kinds, this.story, make("div", { class: "atlas-frame" }, this.atlas), make("p", { class: "hint" }, t("attention.hint"))), this.detail);
+    this.body.hidden = true;
+  }
+
+  buildDetail() {
+    this.title = make("h2");
+    this.facts = make("dl", { class: "facts" });
+    this.readout = make("p", { class: "readout", role: "status" });
+    const point = (query, key) => this.pinned || this.trace(query, key), pick = (query, key) => this.pin(query, key);
+    this.matrix = new Matrix({ label: t("attention.matrix"), room: () => this.detail.clientWidth - 56, point, pick });
+    this.arcs = new Arcs({ point, pick });
+    this.arcsFrame = make("div", { class: "scroller" }, this.arcs.element);
+    this.matrixFrame = make("div", { class: "scroller" }, this.matrix.element);
+    this.caption = make("p", { class: "caption" });
+    const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("attention.cells")]], value: this.notes.picture, change: (picture) => {
+      this.notes.picture = picture;
+      this.drawHead();
+    } });
+    const picture = () => ({ ...this.textsOf(this.current()), name: this.map.name, layer: this.map.layer, ...(this.head === MEAN ? {} : { head: this.head }) });
+    this.detail.append(
+      make("div", { class: "detail-head" }, make("div", {}, this.title, this.facts), pictures),
+      this.readout, this.arcsFrame, this.matrixFrame, this.caption,
+      make("div", { class: "row foot" }, this.headStatus.box, make("span", { class: "spring" }),
+        exports({ app: this.app, desk: this.headStatus, body: picture, what: (format) => (format === "html" ? "page" : this.notes.picture) })));
+    this.detail.addEventListener("keydown", (event) => event.key === "Escape" && this.release());
+  }
+
+  // ---- Asking
+
+  current() {
+    return this.captures[this.shown];
+  }
+
+  /** Reads one text, or the two of a pair. */
+  capture(texts, watched = null) {
+    if (!texts[0].trim()) {
+      this.status.stop();
+      this.body.hidden = true;
+      this.pair.replaceChildren();
+      this.written.replaceChildren(empty(t("attention.empty")));
+      return;
+    }
+    const one = (text, signal) => {
+      const target = text === this.common.text ? this.target : "";
+      return post("api/attention", { ...this.app.body(), text, ...(target ? { target } : {}) }, signal);
+    };
+    this.status.ask((signal) => Promise.all(texts.map((text) => one(text, signal))), (answers) => {
+      this.captures = answers;
+      this.watched = watched;
+      this.shown = 0;
+      this.weights.clear();
+      this.body.hidden = false;
+      this.draw();
+    });
+  }
+
+  comparePair() {
+    this.text = PAIR[0];
+    this.area.value = this.text;
+    // A word looks back and forth in an encoder only; in a decoder “it” cannot know how the sentence ends.
+    if (this.app.model.attention.some((one) => one.name === "encoder")) this.notes.kind = "encoder";
+    this.capture(PAIR, WATCHED);
+  }
+
+  /** What was read and, by a model that translates, what was written. */
+  textsOf({ source, target }) {
+    return { ...this.app.body(), ...(source === null ? { text: target } : { text: source, target }) };
+  }
+
+  /** One head's weights; the overview and the large picture ask for the same ones, so they are kept. */
+  headOf(capture, map, head) {
+    const place = `${this.captures.indexOf(capture)} ${map.name} ${map.layer} ${head}`;
+    if (!this.weights.has(place)) {
+      const body = { ...this.textsOf(capture), name: map.name, layer: map.layer, head };
+      const answer = post("api/attention/head", body).then(({ weights }) => weights);
+      this.weights.set(place, answer);
+      // What failed may be asked for again.
+      answer.catch(() => this.weights.delete(place));
+    }
+    return this.weights.get(place);
+  }
+
+  // ---- The overview
+
+  layers() {
+    return this.current().maps.filter((map) => map.name === this.notes.kind).sort((a, b) => a.layer - b.layer);
+  }
+
+  draw() {
+    const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
+    if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
+    this.written.replaceChildren(...(capture.source && this.app.model.task === "translate" ? [make("span", { class: "muted" }, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
+      Object.assign(this.notes, { kind, layer: null });
+      this.openKind();
+    } })] : []));
+    this.openKind();
+  }
+
+  openKind() {
+    const { notes } = this, layers = this.layers(), story = `attention.story.${notes.kind}`;
+    this.story.textContent = t(has(story) ? story : "attention.story");
+    const last = layers[layers.length - 1], map = layers.find((each) => each.layer === notes.layer) ?? last;
+    if (notes.head === MEAN ? map.heads === 1 : notes.head >= map.heads) notes.head = map.heads === 1 ? 0 : MEAN;
+    this.buildAtlas();
+    this.openHead(map, notes.head);
+  }
+
+  headsOf(map) {
+    return [...Array(map.heads).keys(), ...(map.heads > 1 ? [MEAN] : [])];
+  }
+
+  buildAtlas() {
+    const layers = this.layers(), widest = layers.reduce((a, b) => (a.heads >= b.heads ? a : b)), heads = this.headsOf(widest);
+    const room = this.atlas.parentElement.clientWidth - 44, tile = clamp(Math.floor(room / heads.length), 30, 88);
+    const name = (head) => make("th", { scope: "col" }, head === MEAN ? t("attention.mean") : String(head + 1));
+    this.atlas.replaceChildren(
+      make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "axis" }, t("attention.layer.short")), heads.map(name))),
+      make("tbody", {}, layers.map((map) => make("tr", {}, make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
+    this.markTile();
+    this.paintTiles();
+  }
+
+  makeTile(map, head, side) {
+    const most = Math.max(map.queries.length, map.keys.length), drawn = most <= LARGEST_TILE;
+    const [wide, high] = [map.keys.length, map.queries.length].map((count) => Math.max(3, Math.round(((side - 6) * count) / most)));
+    const entropy = head === MEAN ? null : map.entropy[head];
+    const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}${entropy === null ? "" : `: ${t("attention.entropy")} ${number(entropy)}`}`;
+    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span", { class: "stand-in" }, entropy === null ? "·" : number(entropy, 1));
+    const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false", "aria-label": label, title: label, onclick: () => this.openHead(map, head) }, picture);
+    Object.assign(cell, { map, head });
+    cell.addEventListener("focus", () => cell.matches(":focus-visible") && this.openHead(map, head));
+    return cell;
+  }
+
+  // Tiles are filled one after the other; leaving the view stops it.
+  async paintTiles() {
+    this.tiles?.abort();
+    const { signal } = (this.tiles = new AbortController()), capture = this.current();
+    const cells = [...this.atlas.querySelectorAll("td")].filter((cell) => cell.firstChild.tagName === "CANVAS");
+    for (const cell of cells) {
+      try {
+        const values = await this.headOf(capture, cell.map, cell.head);
+        if (signal.aborted) return;
+        const unit = Math.max(1, Math.floor((parseFloat(cell.firstChild.style.width) * devicePixelRatio) / values[0].length));
+        paint(cell.firstChild, values, { width: unit * values[0].length, height: unit * values.length });
+      } catch {
+        if (signal.aborted) return; // a tile without picture says enough; the large picture reports what is wrong
+      }
+    }
+  }
+
+  moveInAtlas(all, cell, key) {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+    if (!step) return null;
+    const rows = [...this.atlas.tBodies[0].rows], row = clamp(rows.indexOf(cell.parentElement) + step[0], 0, rows.length - 1);
+    return rows[row].cells[clamp(cell.cellIndex + step[1], 1, rows[row].cells.length - 1)];
+  }
+
+  // ---- One head
+
+  openHead(map, head, shown = this.shown) {
+    Object.assign(this.notes, { layer: map.layer, head });
+    this.markTile();
+    const { captures } = this;
+    this.headStatus.ask(() => Promise.all(captures.map((capture) => this.headOf(capture, this.same(capture, map), head))), (values) => {
+      const turned = shown !== this.shown;
+      // All at once, so that a picture never mixes two heads or two texts.
+      Object.assign(this, { map, head, values, shown });
+      if (turned) this.buildAtlas();
+      this.drawPair();
+      this.drawHead();
+    });
+  }
+
+  markTile() {
+    for (const cell of this.atlas.querySelectorAll("td")) {
+      const on = cell.map.layer === this.notes.layer && cell.head === this.notes.head;
+      cell.setAttribute("aria-selected", String(on));
+      cell.tabIndex = on ? 0 : -1;
+    }
+  }
+
+  same(capture, map) {
+    return capture.maps.find((each) => each.name === map.name && each.layer === map.layer);
+  }
+
+  drawHead() {
+    if (!this.values) return;
+    const { map, notes } = this, values = this.values[this.shown], arcs = notes.picture === "arcs";
+    const head = this.head === MEAN ? t("attention.mean.heads") : t("attention.head", { head: this.head + 1 });
+    this.title.textContent = t("attention.heading", { kind: kindName(map.name), layer: map.layer + 1, head });
+    this.drawFacts();
+    this.arcsFrame.hidden = !arcs;
+    this.matrixFrame.hidden = arcs;
+    if (arcs) this.arcs.show(map.queries, map.keys, values);
+    else this.matrix.show(map.queries, map.keys, values);
+    this.caption.replaceChildren(...(arcs ? [t("attention.lines")] : [t("attention.weight"), " ", scale("weights", "0", "1")]));
+    const start = this.watched ? map.queries.indexOf(this.watched) : -1;
+    if (start >= 0 && !this.pinned && this.query === null) this.pin(start, null);
+    else this.trace(this.query !== null && this.query < map.queries.length ? this.query : null, this.key !== null && this.key < map.keys.length ? this.key : null);
+  }
+
+  drawFacts() {
+    const { map, head } = this, mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
+    const figure = (list) => (head === MEAN ? mean(list) : list[head]);
+    const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", {}, t(name)), make("dd", {}, make("b", {}, value)));
+    this.facts.replaceChildren(
+      fact("attention.entropy", number(figure(map.entropy)), "attention.entropy.hint"),
+      fact("attention.distance", number(figure(map.distance), 1), "attention.distance.hint"),
+      fact("attention.separators", percent(figure(map.separators)), "attention.separators.hint"));
+  }
+
+  /** Both sentences of a pair, their words shaded by how much “it” looks at them. */
+  drawPair() {
+    const had = this.pair.contains(document.activeElement);
+    this.pair.replaceChildren();
+    if (this.captures.length < 2) return;
+    const rows = this.captures.map((capture, c) => {
+      const map = this.same(capture, this.map), query = map.queries.indexOf(this.watched), weights = query < 0 ? [] : this.values[c][query];
+      const words = map.keys.map((word, k) => make("span", { class: "shaded", style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
+      const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(map.keys[k]), ` ${number(weights[k])}`]);
+      return make("button", { type: "button", class: "pair-row", "aria-pressed": String(c === this.shown), onclick: () => this.turnTo(c) },
+        make("span", { class: "pair-words" }, words), make("span", { class: "muted" }, best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched })));
+    });
+    this.pair.replaceChildren(make("p", { class: "muted" }, t("attention.pair", { word: this.watched })), ...rows);
+    if (had) rows[this.shown].focus();
+  }
+
+  turnTo(index) {
+    this.text = PAIR[index];
+    this.area.value = this.text;
+    this.openHead(this.same(this.captures[index], this.map), this.notes.head, index);
+  }
+
+  // ---- Tracing
+
+  pin(query, key) {
+    this.pinned = !(this.pinned && this.query === query && this.key === key);
+    this.trace(query, key);
+  }
+
+  release() {
+    this.pinned = false;
+    this.trace(null, null);
+  }
+
+  trace(query, key) {
+    Object.assign(this, { query, key });
+    if (this.notes.picture === "arcs") this.arcs.mark(query, key);
+    else this.matrix.mark(query, key);
+    this.readout.replaceChildren(...this.read(query, key));
+  }
+
+  read(query, key) {
+    const { queries, keys } = this.map, values = this.values[this.shown];
+    if (query === null && key === null) return [t("attention.point")];
+    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.at")} `, quoted(keys[key]), " ", make("b", {}, number(values[query][key]))];
+    const weights = query !== null ? values[query] : values.map((row) => row[key]), others = query !== null ? keys : queries;
+    const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", {}, number(weights[i]))]);
+    return [quoted(query !== null ? queries[query] : keys[key]), ` ${t(query !== null ? "attention.most" : "attention.by")} `, ...(best.length ? best : [t("attention.nothing")])];
+  }
+}

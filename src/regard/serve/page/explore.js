@@ -1,0 +1,194 @@
+// Explore: what a language model would write next, and what temperature and top-k do to it.
+
+import { isStopped, post, Problem, stream } from "./api.js";
+import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
+import { button, counter, numberField, slider, status, textField } from "./parts.js";
+import { number, percent, t, whole } from "./words.js";
+
+export const view = { id: "explore", suits: (model) => model.task === "generate", open };
+
+const FIRST_TEXT = "The meaning of life is";
+const MOST_TOP_K = 100;
+const SHOWN = 10;
+
+function open(root, app) {
+  const page = new Explore(root, app);
+  return () => page.close();
+}
+
+class Explore {
+  constructor(root, app) {
+    this.app = app;
+    this.common = app.notesOf("common");
+    this.notes = app.notesOf("explore", { temperature: 1, topK: 0, seed: 1, tokens: Math.min(60, app.limits.tokens), history: [], surprise: false });
+    this.common.text ??= FIRST_TEXT;
+    this.later = debounce(() => this.look(), 250);
+    this.build(root);
+    this.look();
+  }
+
+  close() {
+    this.later.cancel();
+    this.status.stop();
+    this.surpriseStatus.stop();
+    this.generating?.abort();
+  }
+
+  build(root) {
+    const { app, notes, common } = this;
+    const { area, box } = textField({ label: t("explore.text"), value: common.text, rows: 4, limit: app.limits.text, input: (text) => this.typed(text) });
+    this.area = area;
+    this.count = make("span", { class: "count" });
+    this.bars = make("ol", { class: "bars next" });
+    rove(this.bars, "button", neighbour);
+    this.status = status(this.bars);
+    this.summary = make("p", { class: "muted summary" });
+    this.strip = make("p", { class: "strip", dir: "auto", role: "group", "aria-label": t("explore.surprise"), hidden: true });
+    rove(this.strip, ".token", neighbour);
+    this.tokenNote = make("p", { class: "readout", role: "status", hidden: true });
+    this.surpriseStatus = status(this.strip);
+    root.append(make("div", { class: "explore-body" },
+      make("section", { class: "panel so-far" }, box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
+      make("section", { class: "panel", "aria-label": t("explore.next") }, make("h2", {}, t("explore.next")), this.summary, this.buildSettings(), this.bars, this.status.box)));
+  }
+
+  buildEditing() {
+    this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
+    return make("div", { class: "row" }, this.back, button(t("clear"), () => this.become("", true), { class: "quiet" }), make("span", { class: "spring" }), this.count);
+  }
+
+  buildGenerating() {
+    const { notes, app } = this;
+    this.write = button(t("explore.generate"), () => this.generate(), { class: "primary" });
+    this.stop = button(t("explore.stop"), () => this.generating?.abort(), { class: "danger", hidden: true });
+    this.ending = make("span", { class: "muted", role: "status" });
+    return make("div", { class: "row generating" }, this.write, this.stop,
+      numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
+      numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box, this.ending);
+  }
+
+  buildSurprise() {
+    const { notes } = this, box = make("input", { type: "checkbox", onchange: () => {
+      notes.surprise = box.checked;
+      this.lookBack();
+    } });
+    box.checked = notes.surprise;
+    return make("div", { class: "surprise" }, make("label", { class: "check" }, box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
+  }
+
+  buildSettings() {
+    const { notes } = this, change = (key) => (value) => {
+      notes[key] = value;
+      this.later();
+    };
+    return make("div", { class: "sliders" },
+      slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.1, value: notes.temperature, shown: (value) => number(value, 1), input: change("temperature"), hint: t("explore.temperature.hint") }).box,
+      slider({ label: t("explore.top_k"), min: 0, max: MOST_TOP_K, step: 1, value: notes.topK, shown: (value) => (value ? String(value) : t("explore.all")), input: change("topK"), hint: t("explore.top_k.hint") }).box);
+  }
+
+  // ---- The text so far
+
+  typed(text) {
+    this.common.text = text;
+    this.later();
+  }
+
+  /** Puts another text in place, and remembers the one before. */
+  become(text, now = false) {
+    this.notes.history.push(this.common.text);
+    this.common.text = text;
+    this.area.value = text;
+    this.area.scrollTop = this.area.scrollHeight;
+    if (now) this.look();
+  }
+
+  undo() {
+    const before = this.notes.history.pop();
+    if (before === undefined) return;
+    this.common.text = before;
+    this.area.value = before;
+    this.look();
+  }
+
+  look() {
+    this.later.cancel();
+    const { notes, common, app } = this;
+    this.back.disabled = notes.history.length === 0;
+    this.count.textContent = counter(common.text.length, app.limits.text);
+    const body = { model: app.model.id, text: common.text, temperature: notes.temperature, count: SHOWN, ...(notes.topK ? { top_k: notes.topK } : {}) };
+    this.status.ask((signal) => post("api/next", body, signal), (answer) => this.drawBars(answer));
+    this.lookBack();
+  }
+
+  drawBars({ tokens, kept, entropy }) {
+    const had = this.bars.contains(document.activeElement);
+    const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
+    this.bars.replaceChildren(...tokens.map((token, i) => make("li", {}, make("button", {
+      type: "button", tabindex: i ? "-1" : "0", class: token.chance === 0 ? "out" : null, disabled: token.end, onclick: () => this.become(this.common.text + token.text, true),
+      title: t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) }),
+    }, make("bdi", { class: "token-text" }, piece(token.text)),
+    make("span", { class: "track" }, make("span", { class: "bar", style: { "--share": (token.chance / most).toFixed(4) } }), make("span", { class: "tick", style: { "--share": (token.probability / most).toFixed(4) } })),
+    make("span", { class: "figure" }, percent(token.chance))))));
+    if (had) this.bars.querySelector("button")?.focus();
+    this.summary.textContent = t("explore.summary", { kept: whole(kept), entropy: number(entropy) });
+  }
+
+  // ---- Writing
+
+  async generate() {
+    const { notes, app } = this, mine = (this.generating = new AbortController());
+    this.become(this.common.text);
+    this.turn(true);
+    this.ending.textContent = t("explore.writing");
+    const body = { model: app.model.id, text: this.common.text, max_tokens: notes.tokens, temperature: notes.temperature, seed: notes.seed, stream: true, ...(notes.topK ? { top_k: notes.topK } : {}) };
+    try {
+      for await (const event of stream("api/generate", body, mine.signal)) {
+        if (event.text) this.append(event.text);
+        if (event.done) this.ending.textContent = t(`explore.ended.${event.finish_reason}`);
+      }
+    } catch (error) {
+      if (!isStopped(error) && !(error instanceof Problem)) throw error;
+      this.ending.textContent = isStopped(error) ? t("explore.ended.stopped") : error.message;
+    } finally {
+      this.turn(false);
+    }
+    if (this.area.isConnected) this.look();
+  }
+
+  append(text) {
+    this.common.text += text;
+    this.area.value = this.common.text;
+    this.area.scrollTop = this.area.scrollHeight;
+  }
+
+  turn(writing) {
+    this.area.readOnly = writing;
+    this.bars.inert = writing;
+    this.write.hidden = writing;
+    this.stop.hidden = !writing;
+    (writing ? this.stop : this.write).focus();
+  }
+
+  // ---- Looking back
+
+  lookBack() {
+    const on = this.notes.surprise && this.common.text !== "";
+    this.strip.hidden = this.tokenNote.hidden = !on;
+    if (!on) return this.surpriseStatus.stop();
+    return this.surpriseStatus.ask((signal) => post("api/tokens", { model: this.app.model.id, text: this.common.text }, signal), ({ tokens }) => {
+      this.tokenNote.textContent = t("explore.surprise.hint");
+      this.strip.replaceChildren(...tokens.map((token, i) => make("button", {
+        type: "button", class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) },
+        onfocus: () => this.readToken(token), onpointerenter: () => this.readToken(token),
+      }, token.text)));
+    });
+  }
+
+  readToken({ text, probability, rank, top }) {
+    const best = top.slice(0, 4).flatMap(([other, share], i) => [i ? ", " : "", make("bdi", { class: "quoted" }, piece(other)), ` ${percent(share)}`]);
+    this.tokenNote.replaceChildren(make("bdi", { class: "quoted" }, piece(text)), " ", make("b", {}, percent(probability)), ` · ${t("explore.rank", { rank: whole(rank) })} · ${t("explore.instead")} `, ...best);
+  }
+}
+
+/** From 0 for what was expected to 1 for what nobody would have guessed: −log₂ p, up to 12 bits. */
+const surprise = (probability) => Math.min(1, -Math.log2(Math.max(probability, 1e-9)) / 12).toFixed(3);

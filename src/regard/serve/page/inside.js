@@ -1,0 +1,182 @@
+// Inside: the matrices of a model and their sizes, its wiring, its positions, its neighbours, and how it learned.
+
+import { get, post } from "./api.js";
+import { debounce, make, quoted, uniqueId } from "./dom.js";
+import { Matrix } from "./heat.js";
+import { button, copyButton, details, slider, status } from "./parts.js";
+import { number, percent, short, t, whole } from "./words.js";
+
+export const view = { id: "inside", suits: () => true, open };
+
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+function open(root, app) {
+  const page = new Inside(root, app);
+  return () => page.close();
+}
+
+function bytes(count) {
+  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, count)) / 3)));
+  return `${number(count / 1000 ** power, power ? 1 : 0)} ${UNITS[power]}`;
+}
+
+/** Matrices by the part they belong to: the layers of a stack, and what stands beside them. */
+function groups(matrices) {
+  const found = new Map();
+  for (const matrix of matrices) {
+    const parts = matrix.name.split("."), index = parts.findIndex((part) => /^\d+$/.test(part));
+    const group = parts.slice(0, index >= 0 ? index + 1 : 1).join(".");
+    if (!found.has(group)) found.set(group, []);
+    found.get(group).push({ ...matrix, short: parts.slice(index >= 0 ? index + 1 : 0).join(".") });
+  }
+  return [...found].map(([name, list]) => ({ name, list, parameters: list.reduce((sum, each) => sum + each.parameters, 0) }));
+}
+
+class Inside {
+  constructor(root, app) {
+    this.app = app;
+    this.notes = app.notesOf("inside", { length: 32, dimensions: 32, word: "" });
+    this.body = make("div", { class: "inside-body" });
+    this.status = status(this.body);
+    this.placesStatus = status(make("div"));
+    this.nearStatus = status(make("div"));
+    root.append(this.status.box, this.body);
+    this.addresses = [];
+    this.laterPlaces = debounce(() => this.lookAtPositions(), 250);
+    this.laterNear = debounce(() => this.lookNear(), 350);
+    this.redraw = debounce(() => this.drawPositions(), 60);
+    document.addEventListener("colours", this.redraw);
+    this.observer = new ResizeObserver(this.redraw);
+    this.status.ask((signal) => get(`api/models/${encodeURIComponent(app.model.id)}/inside`, signal), (answer) => this.draw(answer));
+  }
+
+  close() {
+    for (const later of [this.laterPlaces, this.laterNear, this.redraw]) later.cancel();
+    for (const one of [this.status, this.placesStatus, this.nearStatus]) one.stop();
+    this.observer.disconnect();
+    document.removeEventListener("colours", this.redraw);
+    this.addresses.forEach((url) => URL.revokeObjectURL(url));
+  }
+
+  draw({ inspection, wiring, curves, card, recipe }) {
+    const section = (name, ...children) => {
+      const id = uniqueId("heading");
+      return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p", { class: "muted" }, t(`inside.${name}.lead`)), ...children);
+    };
+    this.body.replaceChildren(
+      this.figures(inspection),
+      section("matrices", this.matrices(inspection)),
+      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p", { class: "empty" }, t("inside.none"))),
+      section("neighbours", this.neighbours()),
+      section("positions", this.positions()),
+      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p", { class: "empty" }, t("inside.none"))),
+      make("div", { class: "more" },
+        card ? details(t("inside.card"), make("pre", { class: "card", tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
+        details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
+    this.lookAtPositions();
+    this.lookNear();
+  }
+
+  figures({ kind, vocabulary, parameters, memory, flops }) {
+    const { attention = [], context } = this.app.model, shapeOf = ({ layers, heads }) => `${layers} × ${heads}`, shapes = [...new Set(attention.map(shapeOf))];
+    const fact = (value, name) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
+    return make("dl", { class: "big-facts" },
+      fact(whole(parameters), t("inside.parameters")), fact(kind, t("inside.kind")), fact(whole(vocabulary), t("inside.vocabulary")),
+      ...shapes.map((shape) => fact(shape, t("inside.heads", { name: attention.filter((one) => shapeOf(one) === shape).map((one) => one.name).join(", ") }))),
+      ...(context ? [fact(whole(context), t("inside.context"))] : []),
+      ...(memory?.weights ? [fact(bytes(memory.weights), t("inside.weights"))] : []),
+      ...(flops?.decoding_token ? [fact(compact(flops.decoding_token), t("inside.flops"))] : []));
+  }
+
+  matrices({ matrices, parameters }) {
+    const parts = groups(matrices), most = Math.max(...parts.map((part) => part.parameters));
+    return make("div", { class: "parts" }, parts.map((part) => details([
+      make("span", { class: "part-name" }, part.name), make("span", { class: "part-bar", style: { "--share": (part.parameters / most).toFixed(4) } }),
+      make("span", { class: "figure" }, whole(part.parameters)), make("span", { class: "figure share" }, percent(part.parameters / parameters)),
+    ], make("table", { class: "matrix-table" },
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, t("inside.matrix")), make("th", { scope: "col" }, t("inside.shape")), make("th", { scope: "col", class: "figure" }, t("inside.parameters")))),
+      make("tbody", {}, part.list.map((each) => make("tr", {}, make("th", { scope: "row" }, each.short || each.name), make("td", {}, each.shape.join(" × ")), make("td", { class: "figure" }, whole(each.parameters)))))))));
+  }
+
+  // An image cannot run scripts or load anything, whatever a model folder holds.
+  picture(svg, label) {
+    const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+    this.addresses.push(url);
+    return make("div", { class: "scroller" }, make("img", { src: url, alt: label, class: "drawing" }));
+  }
+
+  // ---- Positions
+
+  positions() {
+    const { notes } = this, most = Math.min(64, this.app.model.context ?? 64);
+    notes.length = Math.min(notes.length, most);
+    const set = (key) => (value) => {
+      notes[key] = value;
+      this.laterPlaces();
+    };
+    this.places = make("div", { class: "places" });
+    this.placeNote = make("p", { class: "readout", role: "status" });
+    this.observer.observe(this.places);
+    return make("div", {}, make("div", { class: "sliders" },
+      slider({ label: t("inside.length"), min: 2, max: most, step: 1, value: notes.length, input: set("length") }).box,
+      slider({ label: t("inside.dimensions"), min: 2, max: 64, step: 2, value: notes.dimensions, input: set("dimensions") }).box), this.placesStatus.box, this.places, this.placeNote);
+  }
+
+  lookAtPositions() {
+    const { length, dimensions } = this.notes;
+    this.placesStatus.ask((signal) => post("api/positions", { model: this.app.model.id, length, dimensions }, signal), (answer) => {
+      this.where = answer;
+      this.drawPositions();
+    });
+  }
+
+  drawPositions() {
+    if (!this.where?.values?.length) return;
+    const half = () => (this.places.clientWidth > 620 ? this.places.clientWidth / 2 - 16 : this.places.clientWidth);
+    const { rows, columns } = this.where;
+    const one = (name, kind, values) => {
+      const point = (r, c) => {
+        matrix.mark(r, c);
+        if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r, other: c })} `, make("b", {}, short(values[r][c])));
+      };
+      const matrix = new Matrix({ label: name, room: half, kind, numbers: true, lowest: 9, point });
+      return [matrix, values, make("figure", {}, make("figcaption", {}, name), make("div", { class: "scroller" }, matrix.element))];
+    };
+    const both = [one(t("inside.values", { rows: t(`inside.${rows}`), columns: t(`inside.${columns}`) }), "signed", this.where.values), one(t("inside.similarity"), "range", this.where.similarity)];
+    this.places.replaceChildren(...both.map(([, , figure]) => figure));
+    for (const [matrix, values] of both) matrix.show(values.map((_, i) => String(i)), null, values);
+  }
+
+  // ---- Neighbours
+
+  neighbours() {
+    const { notes } = this, id = uniqueId("word");
+    const field = make("input", { id, type: "text", dir: "auto", value: notes.word, maxlength: 100, placeholder: t("inside.word.hint"), autocapitalize: "off", spellcheck: "false", oninput: () => {
+      notes.word = field.value;
+      this.laterNear();
+    } });
+    this.near = make("ol", { class: "bars" });
+    return make("div", {}, make("div", { class: "field" }, make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
+  }
+
+  lookNear() {
+    if (!this.notes.word.trim()) {
+      this.nearStatus.stop();
+      this.near.replaceChildren();
+      return;
+    }
+    this.nearStatus.ask((signal) => post("api/neighbours", { model: this.app.model.id, text: this.notes.word, count: 12 }, signal), ({ tokens }) => {
+      this.near.replaceChildren(...tokens.map((token) => make("li", {}, button([
+        make("span", { class: "bar", style: { "--share": Math.max(0, token.similarity).toFixed(4) } }), quoted(token.text), make("span", { class: "figure" }, number(token.similarity)),
+      ], () => {
+        this.notes.word = token.text;
+        this.near.closest("section").querySelector("input").value = token.text;
+        this.lookNear();
+      }))));
+    });
+  }
+}
+
+function compact(count) {
+  return count.toLocaleString(document.documentElement.lang, { notation: "compact", maximumFractionDigits: 1 });
+}

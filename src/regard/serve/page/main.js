@@ -1,0 +1,177 @@
+// Starts the page: which models there are, which view is open, and what holds for all of them.
+
+import { get, onKeyNeeded } from "./api.js";
+import { make } from "./dom.js";
+import { readColours } from "./heat.js";
+import { button, select } from "./parts.js";
+import { VIEWS } from "./views.js";
+import { chooseLanguage, currentLanguage, LANGUAGES, languageName, remember, startLanguage, t, whole } from "./words.js";
+
+const $ = (id) => document.getElementById(id);
+const local = () => localStorage, session = () => sessionStorage;
+const THEMES = ["auto", "light", "dark"];
+
+/** What views share: the model that was chosen, the server's limits, and what was typed where. */
+const app = { models: [], model: null, limits: {}, version: "", notes: new Map(), go, choose, notesOf, body };
+
+let leave = () => {};
+let theme = "auto";
+
+/** What a view keeps about the chosen model while the reader looks elsewhere. `text` and `target` are common to all views. */
+function notesOf(view, first = {}) {
+  const place = `${view} ${app.model.id}`;
+  if (!app.notes.has(place)) app.notes.set(place, { ...first });
+  return app.notes.get(place);
+}
+
+/** What every request about a text says: the model and, where it knows several, the language to write. */
+function body() {
+  const targets = app.model.languages?.target ?? [];
+  return { model: app.model.id, ...(targets.length > 1 ? { language: notesOf("common").language ?? targets[0] } : {}) };
+}
+
+const wanted = () => VIEWS.find((view) => `#${view.id}` === location.hash);
+const firstFor = (model) => VIEWS.find((view) => view.suits(model)) ?? VIEWS[VIEWS.length - 1];
+
+function go(id) {
+  location.hash = id;
+}
+
+function choose(id) {
+  app.model = app.models.find((model) => model.id === id) ?? app.models[0];
+  remember(session, "regard.model", app.model.id);
+  drawTop();
+  open();
+}
+
+// ---- The frame
+
+function drawTop() {
+  $("skip").textContent = t("skip");
+  $("nav").setAttribute("aria-label", t("menu"));
+  const current = wanted() ?? firstFor(app.model);
+  $("nav").replaceChildren(...VIEWS.filter((view) => !view.rare || app.models.some(view.suits)).map((view) => make("a", {
+    href: `#${view.id}`, "aria-current": view === current ? "page" : null,
+  }, t(`${view.id}.menu`))));
+  $("nav").querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
+  const models = app.models.map((model) => [model.id, model.name]);
+  $("settings").replaceChildren(
+    select({ label: t("model"), options: models, value: app.model.id, change: choose, hideLabel: true }).box,
+    select({ label: t("language"), options: Object.entries(LANGUAGES), value: currentLanguage(), change: speak, hideLabel: true }).box,
+    themeButton(),
+  );
+  $("footer").replaceChildren(
+    make("span", {}, describe(app.model)),
+    make("span", {}, make("a", { href: "openapi.json" }, "OpenAPI"), ` · Regard ${app.version}`),
+  );
+}
+
+function describe(model) {
+  const { source, target } = model.languages ?? {};
+  const sides = source && target?.length ? ` · ${languageName(source)} → ${target.map(languageName).join(", ")}` : "";
+  return `${model.name} · ${model.kind}${sides} · ${t("parameters", { count: whole(model.parameters) })}`;
+}
+
+function speak(language) {
+  chooseLanguage(language);
+  drawTop();
+  open();
+  // The menu was drawn anew; whoever came here by keyboard stays where they were.
+  $("settings").querySelectorAll("select")[1].focus();
+}
+
+function themeButton() {
+  const self = button("", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    remember(local, "regard.theme", theme);
+    applyTheme();
+    dress();
+    refresh();
+  }, { class: "theme" });
+  const dress = () => {
+    const words = t("theme", { theme: t(`theme.${theme}`) });
+    self.textContent = { auto: "◐", light: "○", dark: "●" }[theme];
+    self.setAttribute("aria-label", words);
+    self.title = words;
+  };
+  dress();
+  return self;
+}
+
+function applyTheme() {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+/** Canvases do not follow the style sheet by themselves. */
+function refresh() {
+  readColours();
+  document.dispatchEvent(new CustomEvent("colours"));
+}
+
+// ---- One view
+
+function open() {
+  leave();
+  leave = () => {};
+  const view = wanted() ?? firstFor(app.model);
+  document.title = `${t(`${view.id}.menu`)} · ${app.model.name} · Regard`;
+  const root = make("div", { class: `view ${view.id}` });
+  $("main").replaceChildren(make("div", { class: "heading" }, make("h1", {}, t(`${view.id}.title`)), make("p", { class: "lead" }, t(`${view.id}.lead`))), root);
+  if (view.suits(app.model)) leave = view.open(root, app) ?? leave;
+  else root.append(unsuited(view));
+}
+
+function unsuited(view) {
+  const fitting = app.models.filter(view.suits), others = VIEWS.filter((other) => other.suits(app.model));
+  return make("div", { class: "unsuited-note" },
+    make("p", {}, t(`${view.id}.needs`, { model: app.model.name })),
+    make("div", { class: "row" },
+      fitting.map((model) => button(t("use.model", { model: model.name }), () => choose(model.id), { class: "primary" })),
+      others.map((other) => button(t(`${other.id}.menu`), () => go(other.id)))));
+}
+
+function turn() {
+  drawTop();
+  open();
+  $("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+// ---- The key
+
+function askForKey(refused) {
+  const dialog = $("key-dialog");
+  $("key-title").textContent = t("key.title");
+  $("key-reason").textContent = t(refused ? "key.wrong" : "key.reason");
+  $("key-label").textContent = t("key.label");
+  $("key-send").textContent = t("key.send");
+  $("key").value = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve($("key").value || null), { once: true });
+  });
+}
+
+async function start() {
+  startLanguage();
+  theme = THEMES.find((name) => name === remember(local, "regard.theme")) ?? "auto";
+  applyTheme();
+  readColours();
+  onKeyNeeded(askForKey);
+  $("main").replaceChildren(make("p", { class: "notice" }, t("working")));
+  try {
+    const { models, default: first, limits, version } = await get("api/models");
+    Object.assign(app, { models, limits, version });
+    addEventListener("hashchange", turn);
+    // The address names the view, so the link to the content must not change it.
+    $("skip").addEventListener("click", (event) => (event.preventDefault(), $("main").focus()));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+    choose(remember(session, "regard.model") ?? first);
+  } catch (problem) {
+    $("main").replaceChildren(make("div", { class: "notice", role: "alert" },
+      make("p", {}, problem.message), button(t("again"), start, { class: "primary" })));
+  }
+}
+
+start();

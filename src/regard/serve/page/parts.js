@@ -1,0 +1,121 @@
+// Parts that several views are put together from.
+
+import { line, postForFile } from "./api.js";
+import { copyText, make, neighbour, rove, save, uniqueId, visible } from "./dom.js";
+import { t, whole } from "./words.js";
+
+/** A line of text under a heading that says what is going on; also heard by screen readers. */
+export function status(area) {
+  const box = make("div", { class: "status", role: "status" });
+  let late = 0;
+  function report({ state, seconds, problem, again }) {
+    clearTimeout(late);
+    area.setAttribute("aria-busy", String(state === "working" || state === "busy"));
+    box.className = `status ${state}`;
+    box.replaceChildren();
+    if (state === "busy") box.append(t("busy", { seconds }));
+    // Quick answers need no word about waiting for them.
+    if (state === "working") late = setTimeout(() => box.replaceChildren(t("working")), 600);
+    if (state === "failed") {
+      box.append(make("span", {}, problem.message), button(t("again"), again, { class: "quiet" }));
+    }
+  }
+  const desk = line(report);
+  return { box, ...desk, say: (text) => box.replaceChildren(text) };
+}
+
+export const button = (label, act, properties = {}) => make("button", { type: "button", onclick: act, ...properties }, label);
+
+export function copyButton(text) {
+  const self = button(t("copy"), async () => {
+    await copyText(text());
+    self.textContent = t("copied");
+    setTimeout(() => (self.textContent = t("copy")), 1500);
+  }, { class: "quiet" });
+  return self;
+}
+
+/** A field for sentences that grows with them. */
+export function textField({ label, value = "", rows = 1, placeholder = "", limit, input, properties = {} }) {
+  const id = uniqueId("text");
+  const area = make("textarea", {
+    id, rows, dir: "auto", placeholder, maxlength: limit, spellcheck: "false", autocapitalize: "off", value,
+    oninput: () => input(area.value), ...properties,
+  });
+  return { area, box: make("div", { class: "field" }, make("label", { for: id }, label), area) };
+}
+
+export function slider({ label, min, max, step, value, shown = String, input, hint = null }) {
+  const id = uniqueId("slider");
+  const output = make("output", { for: id }, shown(value));
+  const range = make("input", { type: "range", id, min, max, step, value, "aria-valuetext": shown(value) });
+  range.addEventListener("input", () => {
+    output.textContent = shown(Number(range.value));
+    range.setAttribute("aria-valuetext", shown(Number(range.value)));
+    input(Number(range.value));
+  });
+  const set = (next) => {
+    range.value = next;
+    output.textContent = shown(next);
+  };
+  const title = hint ? { title: hint } : {};
+  return { range, set, box: make("div", { class: "slider", ...title }, make("label", { for: id }, label), output, range) };
+}
+
+export function numberField({ label, min, max, value, input }) {
+  const id = uniqueId("number");
+  const field = make("input", { type: "number", id, min, max, value, onchange: () => field.reportValidity() && input(Number(field.value)) });
+  return { field, box: make("div", { class: "number" }, make("label", { for: id }, label), field) };
+}
+
+/** One of a few, side by side: radio buttons in other clothes. */
+export function segments({ label, options, value, change }) {
+  const name = uniqueId("segments");
+  const set = make("fieldset", { class: "segments" }, make("legend", { class: "unseen" }, label));
+  for (const [key, text] of options) {
+    const input = make("input", { type: "radio", name, value: key, onchange: () => change(key) });
+    input.checked = key === value;
+    set.append(make("label", {}, input, make("span", {}, text)));
+  }
+  return set;
+}
+
+export function select({ label, options, value, change, hideLabel = false }) {
+  const id = uniqueId("select");
+  const box = make("select", { id, onchange: () => change(box.value) }, options.map(([key, text]) => make("option", { value: key }, text)));
+  box.value = value;
+  return { select: box, box: make("div", { class: "choice" }, make("label", { for: id, class: hideLabel ? "unseen" : null }, label), box) };
+}
+
+/** Ready-made texts to begin with. */
+export function examples(texts, use) {
+  return make("div", { class: "examples" }, make("span", {}, t("try")),
+    texts.map(([text, label]) => button(label ?? text, () => use(text), { class: "chip", dir: "auto" })));
+}
+
+/** Words in a row, one of which is followed. */
+export function wordRow({ label, words, chosen, choose, mark = () => null }) {
+  const row = make("div", { class: "words-row", role: "group", "aria-label": label, dir: "auto" });
+  row.append(...words.map((word, i) => button(visible(word), () => choose(i), {
+    class: `word-chip ${mark(i) ?? ""}`, "aria-pressed": String(i === chosen), tabindex: i === chosen ? "0" : "-1",
+  })));
+  rove(row, ".word-chip", neighbour);
+  return row;
+}
+
+export function details(summary, children, properties = {}) {
+  return make("details", properties, make("summary", {}, summary), children);
+}
+
+/** Buttons that save a picture the server draws. */
+export function exports({ app, desk, body, what }) {
+  const one = (format) => button(t("save.as", { format: format.toUpperCase() }), () =>
+    desk.ask((signal) => postForFile("api/picture", { ...body(), what: what(format), format }, signal),
+      (blob) => save(blob, `${app.model.id}-${what(format)}.${format}`)), { class: "quiet" });
+  return make("div", { class: "exports" }, ["svg", "html"].map(one));
+}
+
+export const counter = (length, limit) => `${whole(length)} / ${whole(limit)}`;
+
+/** Nothing to see yet, and what to do about it. */
+export const empty = (...children) => make("p", { class: "empty" }, ...children);

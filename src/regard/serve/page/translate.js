@@ -1,0 +1,303 @@
+// Translate: two panes, live as one types; a click on a word of the translation offers others in its place.
+
+import { curl, isStopped, post, postForm, Problem } from "./api.js";
+import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
+import { button, copyButton, counter, details, examples, select, slider, status, textField } from "./parts.js";
+import { has, languageName, number, percent, t, whole } from "./words.js";
+
+export const view = { id: "translate", suits: (model) => model.task === "translate", open };
+
+const TRIES = { en: ["Tuesday, June 9, 1948", "The train arrives on Thursday at 6:33 PM."], de: ["Dienstag, 9. Juni 1948"], zh: ["一九四八年六月九日"] };
+const ACCEPTED = ".txt,.srt,.html,.htm,.docx,.tmx";
+const UNSPACED = new Set(["zh", "ja", "th", "lo", "km", "my"]);
+
+function open(root, app) {
+  const page = new Translate(root, app);
+  return () => page.close();
+}
+
+/** A text cut where a reader would: words to click on, and what stands between them. */
+function cut(text, language) {
+  if (UNSPACED.has(language?.slice(0, 2)) && "Segmenter" in Intl) {
+    return [...new Intl.Segmenter(language, { granularity: "word" }).segment(text)].map(({ segment, index }) => ({ text: segment, start: index, word: segment.trim() !== "" }));
+  }
+  return [...text.matchAll(/\s+|\S+/gu)].map((found) => ({ text: found[0], start: found.index, word: found[0].trim() !== "" }));
+}
+
+class Translate {
+  constructor(root, app) {
+    this.app = app;
+    this.common = app.notesOf("common");
+    this.common.language ??= app.model.languages?.target?.[0] ?? null;
+    this.common.text ??= "";
+    this.notes = app.notesOf("translate", { beam: Math.min(4, app.limits.beam), alpha: 0.6, nbest: Math.min(4, app.limits.nbest), answer: null, chosen: 0, rewritten: [] });
+    this.later = debounce(() => this.translate(), 280);
+    this.build(root);
+    this.drawAnswer();
+    if (this.common.text && !this.notes.answer) this.translate();
+  }
+
+  close() {
+    this.later.cancel();
+    this.status.stop();
+    this.filing?.abort();
+    this.asking?.abort();
+    document.removeEventListener("pointerdown", this.outside);
+  }
+
+  build(root) {
+    this.output = make("div", { class: "output", dir: "auto", role: "group", "aria-label": t("translate.output") });
+    rove(this.output, ".word", neighbour);
+    this.status = status(this.output);
+    this.announcer = make("div", { class: "unseen", "aria-live": "polite" });
+    this.facts = make("div", { class: "facts" });
+    this.others = make("div", { class: "others" });
+    this.call = make("pre", { tabindex: "0", "aria-label": t("call") });
+    this.files = make("div", { class: "files" });
+    this.menu = make("div", { class: "alternatives", role: "dialog", "aria-label": t("translate.alternatives"), hidden: true });
+    this.outside = (event) => !this.menu.contains(event.target) && !event.target.closest?.(".word") && this.closeMenu(false);
+    document.addEventListener("pointerdown", this.outside);
+    root.append(
+      make("div", { class: "panes" }, this.buildSource(), make("section", { class: "pane target", "aria-label": t("translate.target") }, this.buildTargetHead(), this.output, this.menu, this.status.box, make("div", { class: "pane-foot" }, this.facts, this.undoButton(), copyButton(() => this.shown()?.text ?? "")))),
+      this.files, this.others, make("div", { class: "more" }, this.buildSettings(), details(t("call"), [this.call, copyButton(() => this.call.textContent)])),
+      this.announcer,
+    );
+    root.addEventListener("keydown", (event) => event.key === "Escape" && !this.menu.hidden && this.closeMenu(true));
+    this.acceptDrops(root);
+  }
+
+  buildSource() {
+    const { app, common } = this, { area, box } = textField({
+      label: t("translate.input"), value: common.text, rows: 5, limit: app.limits.text, placeholder: t("translate.placeholder"),
+      input: (text) => this.typed(text),
+    });
+    this.area = area;
+    area.lang = app.model.languages?.source ?? "";
+    box.querySelector("label").className = "unseen";
+    this.count = make("span", { class: "count" }, counter(common.text.length, app.limits.text));
+    const picker = make("input", { type: "file", accept: ACCEPTED, class: "unseen", tabindex: "-1", "aria-hidden": "true", onchange: () => (this.translateFiles(picker.files), (picker.value = "")) });
+    const source = app.model.languages?.source;
+    this.tries = examples((TRIES[source?.slice(0, 2) ?? "en"] ?? []).map((text) => [text]), (text) => this.use(text));
+    this.tries.hidden = Boolean(common.text) || !(TRIES[source?.slice(0, 2) ?? "en"]);
+    return make("section", { class: "pane source", "aria-label": t("translate.source") },
+      make("div", { class: "pane-head" }, make("h2", {}, source ? languageName(source) : t("translate.source"))),
+      box, this.tries,
+      make("div", { class: "pane-foot" }, this.count, make("span", { class: "spring" }),
+        button(t("translate.file"), () => picker.click(), { class: "quiet" }), picker,
+        button(t("clear"), () => this.use(""), { class: "quiet" })));
+  }
+
+  buildTargetHead() {
+    const targets = this.app.model.languages?.target ?? [], head = make("div", { class: "pane-head" });
+    if (targets.length > 1) {
+      head.append(select({ label: t("translate.target"), hideLabel: true, options: targets.map((code) => [code, languageName(code)]), value: this.common.language, change: (code) => {
+        this.common.language = code;
+        this.translate();
+      } }).box);
+    } else head.append(make("h2", {}, targets.length ? languageName(targets[0]) : t("translate.target")));
+    return head;
+  }
+
+  buildSettings() {
+    const { notes, app } = this, change = (key) => (value) => this.change({ [key]: value });
+    return details(t("translate.search"), make("div", { class: "sliders" },
+      slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: change("beam") }).box,
+      slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: change("alpha") }).box,
+      slider({ label: t("translate.nbest"), min: 1, max: app.limits.nbest, step: 1, value: notes.nbest, input: change("nbest") }).box));
+  }
+
+  undoButton() {
+    this.undo = button(t("undo"), () => {
+      this.notes.rewritten.pop();
+      this.drawAnswer();
+    }, { class: "quiet", hidden: true });
+    return this.undo;
+  }
+
+  // ---- Asking
+
+  request() {
+    const { beam, alpha, nbest } = this.notes;
+    return { ...this.app.body(), text: this.common.text, beam: Math.max(beam, nbest), alpha, nbest };
+  }
+
+  use(text) {
+    this.area.value = text;
+    this.area.focus();
+    this.typed(text);
+  }
+
+  typed(text) {
+    this.common.text = text;
+    this.common.target = "";
+    this.count.textContent = counter(text.length, this.app.limits.text);
+    this.tries.hidden = Boolean(text) || !this.tries.querySelector("button");
+    this.closeMenu(false);
+    this.output.setAttribute("aria-busy", "true");
+    this.later();
+  }
+
+  change(settings) {
+    Object.assign(this.notes, settings);
+    this.later();
+  }
+
+  translate() {
+    this.later.cancel();
+    if (!this.common.text.trim()) {
+      this.status.stop();
+      Object.assign(this.notes, { answer: null, chosen: 0, rewritten: [] });
+      this.drawAnswer();
+      return;
+    }
+    this.status.ask((signal) => post("api/translate", this.request(), signal), (answer) => {
+      Object.assign(this.notes, { answer, chosen: 0, rewritten: [] });
+      this.drawAnswer();
+      this.announcer.textContent = t("translate.said", { text: this.shown()?.text ?? "" });
+    });
+  }
+
+  /** What stands in the right pane: one of the translations, or one the reader has steered. */
+  shown() {
+    const { answer, chosen, rewritten } = this.notes;
+    return rewritten[rewritten.length - 1] ?? answer?.translations[chosen] ?? null;
+  }
+
+  // ---- Showing
+
+  drawAnswer() {
+    const { answer, rewritten } = this.notes, shown = this.shown();
+    this.common.target = shown?.text ?? "";
+    this.output.lang = this.common.language ?? "";
+    this.output.replaceChildren(...(shown ? this.drawWords(shown.text, rewritten.length ? shown.from : -1) : [make("span", { class: "empty" }, t("translate.empty"))]));
+    this.undo.hidden = rewritten.length === 0;
+    this.facts.replaceChildren(...(shown ? [
+      make("span", { title: t("score.hint") }, t("score"), " ", make("b", {}, number(shown.score))),
+      ...(answer?.milliseconds !== undefined ? [make("span", {}, t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
+      ...(answer?.flags ?? []).map((flag) => make("span", { class: "flag" }, has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
+    ] : []));
+    this.call.textContent = curl("api/translate", this.request());
+    this.drawOthers();
+  }
+
+  drawWords(text, from) {
+    let first = true;
+    return cut(text, this.common.language).map(({ text: part, start, word }) => {
+      if (!word) return part;
+      const tabindex = first ? "0" : "-1";
+      first = false;
+      return make("button", {
+        type: "button", class: start === from ? "word steered" : "word", tabindex, "aria-haspopup": "dialog", onclick: (event) => this.offer(event.currentTarget, start),
+      }, part);
+    });
+  }
+
+  drawOthers() {
+    const { answer, chosen, rewritten } = this.notes, all = answer?.translations ?? [];
+    if (all.length < 2) return this.others.replaceChildren();
+    const rows = all.map((one, i) => make("li", {}, button([
+      make("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), make("span", { class: "text", dir: "auto" }, one.text || "∅"), make("span", { class: "figure" }, number(one.score)),
+    ], () => {
+      Object.assign(this.notes, { chosen: i, rewritten: [] });
+      this.drawAnswer();
+    }, { "aria-pressed": String(i === chosen && rewritten.length === 0) })));
+    return this.others.replaceChildren(make("h2", {}, t("translate.others")), make("ol", {}, rows));
+  }
+
+  // ---- Other words
+
+  async offer(word, start) {
+    this.closeMenu(false);
+    // With the space that is before the word: without it, the model could also go on inside the last one.
+    const prefix = this.shown().text.slice(0, start), mine = (this.asking = new AbortController());
+    this.opener = word;
+    word.classList.add("open");
+    this.placeMenu(word);
+    this.menu.replaceChildren(make("p", { class: "muted" }, t("working")));
+    try {
+      const body = { ...this.app.body(), text: this.common.text, prefix, count: 8 };
+      const { alternatives } = await post("api/alternatives", body, mine.signal);
+      this.drawMenu(alternatives, start);
+    } catch (error) {
+      if (isStopped(error)) return;
+      if (!(error instanceof Problem)) throw error;
+      this.menu.replaceChildren(make("p", { class: "failed" }, error.message));
+    }
+  }
+
+  drawMenu(alternatives, start) {
+    const list = make("ul", { class: "bars" }, alternatives.map((one, i) => make("li", {}, make("button", {
+      type: "button", tabindex: i ? "-1" : "0", title: one.translation, onclick: () => this.take(one, start),
+    }, make("span", { class: "bar", style: { "--share": one.probability } }), make("bdi", {}, one.text), make("span", { class: "figure" }, percent(one.probability))))));
+    rove(list, "button", neighbour);
+    this.menu.replaceChildren(make("p", { class: "muted" }, t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
+    this.placeMenu(this.opener);
+    list.querySelector("button")?.focus();
+  }
+
+  placeMenu(word) {
+    this.menu.hidden = false;
+    const pane = this.menu.parentElement.getBoundingClientRect(), box = word.getBoundingClientRect(), wide = this.menu.offsetWidth;
+    this.menu.style.left = `${clamp(box.left - pane.left - 12, 8, Math.max(8, pane.width - wide - 8))}px`;
+    this.menu.style.top = `${box.bottom - pane.top + 6}px`;
+  }
+
+  closeMenu(giveBack) {
+    this.asking?.abort();
+    this.menu.hidden = true;
+    this.opener?.classList.remove("open");
+    if (giveBack) this.opener?.focus();
+  }
+
+  take(alternative, start) {
+    this.closeMenu(false);
+    this.notes.rewritten.push({ text: alternative.translation, score: alternative.score, from: start });
+    this.drawAnswer();
+    this.announcer.textContent = t("translate.said", { text: alternative.translation });
+    (this.output.querySelector(".steered") ?? this.output.querySelector(".word"))?.focus();
+  }
+
+  // ---- Files
+
+  acceptDrops(root) {
+    const carries = (event) => event.dataTransfer?.types.includes("Files");
+    const veil = make("div", { class: "veil", "aria-hidden": "true" }, t("translate.drop"));
+    root.append(veil);
+    root.addEventListener("dragover", (event) => {
+      if (!carries(event)) return;
+      event.preventDefault();
+      root.classList.add("dropping");
+    });
+    root.addEventListener("dragleave", (event) => !root.contains(event.relatedTarget) && root.classList.remove("dropping"));
+    root.addEventListener("drop", (event) => {
+      if (!carries(event)) return;
+      event.preventDefault();
+      root.classList.remove("dropping");
+      this.translateFiles(event.dataTransfer.files);
+    });
+  }
+
+  async translateFiles(files) {
+    this.filing ??= new AbortController();
+    for (const file of files) await this.translateFile(file);
+  }
+
+  async translateFile(file) {
+    const row = make("p", { class: "file", role: "status" }, quoted(file.name), " ", make("span", { class: "muted" }, t("translate.filing")));
+    this.files.append(row);
+    const form = new FormData();
+    form.append("file", file);
+    for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
+    try {
+      const { blob, name } = await postForm("api/documents", form, this.filing.signal);
+      const dot = file.name.lastIndexOf("."), code = this.common.language ?? "translated";
+      const called = name ?? `${file.name.slice(0, dot)}.${code}${file.name.slice(dot)}`;
+      row.replaceChildren(quoted(file.name), " ", make("span", { class: "muted" }, t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), { class: "primary" }));
+    } catch (error) {
+      if (isStopped(error)) return;
+      if (!(error instanceof Problem)) throw error;
+      row.classList.add("failed");
+      row.replaceChildren(quoted(file.name), ": ", error.message);
+    }
+  }
+}

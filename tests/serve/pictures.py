@@ -1,0 +1,79 @@
+"""Takes the pictures of `docs/page.md`: `python -m tests.serve.pictures ADDRESS`, with a translating model called
+`demo` and a language model called `gpt-char` served there."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+PLACE = Path(__file__).parents[2] / "docs" / "pictures"
+SENTENCE = "The train arrives on Thursday at 6:33 PM."
+LOOKS = {
+    "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
+}
+
+
+def translate(page: Page) -> None:
+    page.locator("textarea").fill(SENTENCE)
+    page.locator(".output .word").first.wait_for()
+    page.locator(".output .word").nth(4).click()
+    page.locator(".alternatives li").first.wait_for()
+
+
+def attention(page: Page) -> None:
+    page.locator(".words.left div").first.wait_for()
+    page.locator(".words.left div").nth(5).click()
+
+
+def beam(page: Page) -> None:
+    page.locator(".node").first.wait_for()
+
+
+def explore(page: Page) -> None:
+    page.locator("textarea").fill("What light through yonder window")
+    page.locator("input[type=checkbox]").check()
+    page.locator("input[type=range]").first.fill("0.7")
+    page.locator("input[type=range]").nth(1).fill("6")
+    page.locator(".token").first.wait_for()
+
+
+def walk(page: Page) -> None:
+    page.locator(".steps button").filter(has_text="Softmax").click()
+
+
+def inside(page: Page) -> None:
+    page.locator(".big-facts").wait_for(timeout=60_000)
+
+
+def take(address: str) -> None:
+    """All pictures, in all looks."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for look, settings in LOOKS.items():
+            page = browser.new_context(**settings).new_page()  # type: ignore[arg-type]
+            page.goto(address)
+            for view in (translate, attention, beam, explore, walk, inside):
+                page.goto(re.sub("(#.*)?$", f"#{view.__name__}", page.url, count=1))
+                model = "gpt-char" if view is explore else "demo"
+                page.locator("#settings select").first.select_option(model)
+                view(page)
+                if view is not attention:
+                    page.mouse.move(0, 0)
+                page.wait_for_timeout(1_500)
+                page.evaluate("scrollTo(0, 0)")
+                shot = Image.open(io.BytesIO(page.screenshot()))
+                # 256 colours are enough for it, and half the bytes.
+                shot.convert("RGB").quantize(256).save(PLACE / f"page-{view.__name__}-{look}.png", optimize=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    take(sys.argv[1])

@@ -1,0 +1,588 @@
+"""The page in a real browser, with a real server behind it: every view, by pointer and by keyboard."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+from xml.etree import ElementTree
+
+import pytest
+
+from regard.api import load
+from regard.serve.limits import Limits
+from tests.serve.running import Running, running
+
+pytest.importorskip("playwright", reason="needs playwright")
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect, sync_playwright
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+AXE = os.environ.get("REGARD_AXE", "")
+VIEWS = {"words": ["translate", "attention", "beam", "walk", "inside"], "babble": ["explore", "attention", "walk"]}
+FILES = {entry.name: entry for entry in resources.files("regard.serve").joinpath("page").iterdir()}
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests here."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Opener(Protocol):
+    """Opens a view of a model."""
+
+    def __call__(self, view: str, model: str = "words", **settings: Any) -> Page: ...
+
+
+@pytest.fixture
+def faults() -> list[str]:
+    """What a test expects the browser to complain about; each fault must match one of these."""
+    return []
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Running, faults: list[str]) -> Iterator[Opener]:
+    """Whatever a test does, the page writes no error to the console and asks no other machine for anything."""
+    contexts: list[BrowserContext] = []
+    found: list[str] = []
+
+    def open_view(view: str, model: str = "words", **settings: Any) -> Page:
+        address = settings.pop("address", server.address)
+        context = browser.new_context(viewport=settings.pop("viewport", {"width": 1280, "height": 900}), **settings)
+        contexts.append(context)
+        context.set_default_timeout(10_000)
+        page = context.new_page()
+        page.on("console", lambda message: message.type in ("error", "warning") and found.append(message.text))
+        page.on("pageerror", lambda error: found.append(str(error)))
+        page.on("request", lambda request: request.url.startswith((address, "blob:")) or found.append(request.url))
+        page.add_init_script(f"sessionStorage.setItem('regard.model', '{model}')")
+        page.goto(f"{address}/#{view}")
+        return page
+
+    yield open_view
+    for context in contexts:
+        context.close()
+    assert [fault for fault in found if not any(re.search(known, fault) for known in faults)] == []
+
+
+def labelled(page: Page, name: str) -> Locator:
+    return page.get_by_label(name, exact=True)
+
+
+def ask(server: Running, route: str, **body: object) -> Any:
+    """What the page is told, too."""
+    with server.client() as client:
+        return client.post(f"/api/{route}", json=body).raise_for_status().json()
+
+
+def written(number: float) -> str:
+    """As the page writes numbers: two digits, a true minus sign, and none before a zero."""
+    return f"{round(number, 2) + 0.0:.2f}".replace("-", "−")
+
+
+# ---- the files
+
+
+def test_the_page_is_small_and_complete_in_itself() -> None:
+    assert sum(len(file.read_bytes()) for file in FILES.values()) <= 200_000
+    for name, file in FILES.items():
+        text = file.read_text(encoding="utf-8")
+        addresses = re.findall(r"(?:https?:)?//[a-z][\w.-]+", re.sub(r"http://www\.w3\.org/\S*", "", text))
+        assert addresses == [], name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function",
+            text.replace("no innerHTML", ""),
+        ), name
+    page = FILES["index.html"].read_text(encoding="utf-8")
+    assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]*\bsrc=)", page)
+
+
+def test_there_are_words_for_everything_in_every_language() -> None:
+    table = FILES["words-table.js"].read_text(encoding="utf-8")
+    known: set[str] = set()
+    for group, rows in re.findall(r"^  (\w+): \{\n(.*?)^  \},", table, re.MULTILINE | re.DOTALL):
+        for name, cells in re.findall(r'^    "?([\w.]+)"?: \[(.*?)\],$', rows, re.MULTILINE | re.DOTALL):
+            said = re.findall(r'null|"(?:[^"\\]|\\.)*"', cells)
+            assert len(said) == 3, name
+            assert "null" not in said[1:], name
+            places = [set(re.findall(r"\{\w+\}", each)) for each in said if each != "null"]
+            assert all(each == places[0] for each in places), name
+            known.add(name if group == "page" else f"{group}.{name}")
+    code = "".join(file.read_text(encoding="utf-8") for name, file in FILES.items() if name.endswith(".js"))
+    used = set(re.findall(r'\bt\("([a-z][\w.]+)"', code))
+    assert len(used) > 100
+    assert used <= known
+
+
+# ---- translate
+
+
+def test_typing_translates_once_it_pauses(visit: Opener, server: Running) -> None:
+    page = visit("translate")
+    asked: list[str] = []
+    page.on("request", lambda request: request.url.endswith("/api/translate") and asked.append(request.post_data or ""))
+    labelled(page, "Text to translate").press_sequentially("seven", delay=20)
+    expect(page.locator(".output")).to_have_text("sieben")
+    assert len(asked) == 1  # and not one a letter
+    expect(page.locator(".others li")).to_have_count(4)
+    best = ask(server, "translate", model="words", text="seven", beam=4, alpha=0.6)["translations"][0]
+    expect(page.locator(".pane .facts b")).to_have_text(written(best["score"]))
+    page.get_by_label("Text to translate").fill("")
+    expect(page.locator(".output")).to_have_text("The translation appears here.")
+
+
+def test_another_word_is_chosen_by_keyboard_and_taken_back(visit: Opener) -> None:
+    page = visit("translate")
+    labelled(page, "Text to translate").fill("seven")
+    word = page.locator(".output .word")
+    expect(word).to_have_text("sieben")
+    word.press("Enter")
+    offered = page.locator(".alternatives button")
+    expect(offered.first).to_be_focused()
+    assert offered.count() > 1
+    page.keyboard.press("Escape")
+    expect(word).to_be_focused()
+    word.click()
+    expect(offered.first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(offered.nth(1)).to_be_focused()
+    other = offered.nth(1).get_attribute("title")
+    page.keyboard.press("Enter")
+    expect(page.locator(".output")).to_have_text(str(other))
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".output")).to_have_text("sieben")
+
+
+def test_a_lower_translation_can_be_taken_copied_and_asked_for_by_curl(visit: Opener) -> None:
+    page = visit("translate", permissions=["clipboard-read", "clipboard-write"])
+    labelled(page, "Text to translate").fill("it's seven")
+    second = page.locator(".others li").nth(1)
+    second.click()
+    expect(second.get_by_role("button")).to_have_attribute("aria-pressed", "true")
+    chosen = page.locator(".output").inner_text()
+    assert chosen == second.locator(".text").inner_text()
+    page.locator(".pane").get_by_role("button", name="Copy").click()
+    expect(page.locator(".pane").get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == chosen
+    page.get_by_text("Show the API call").click()
+    expect(page.locator("pre").first).to_contain_text("/api/translate")
+    expect(page.locator("pre").first).to_contain_text("it'\\''s seven")
+
+
+def test_a_file_is_translated_and_saved(visit: Opener) -> None:
+    page = visit("translate")
+    page.locator("input[type=file]").set_input_files(
+        {"name": "talk.srt", "mimeType": "text/plain", "buffer": b"1\n00:00:01,000 --> 00:00:02,000\nseven\n"}
+    )
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile("^Save ")).click()
+    assert download.value.suggested_filename.endswith(".srt")
+    assert Path(download.value.path()).read_text() == "1\n00:00:01,000 --> 00:00:02,000\nsieben\n"
+
+
+def test_a_dropped_file_that_cannot_be_read_is_refused_in_words(visit: Opener, faults: list[str]) -> None:
+    faults.append("status of 4")
+    page = visit("translate")
+    page.locator(".panes").wait_for()
+    page.evaluate("""() => {
+      const carried = new DataTransfer();
+      carried.items.add(new File([new Uint8Array([0xff, 0xfe, 0xfd])], "picture.png"));
+      const view = document.querySelector(".view");
+      view.dispatchEvent(new DragEvent("dragover", { dataTransfer: carried, bubbles: true, cancelable: true }));
+      view.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+    }""")
+    expect(page.locator(".file.failed")).to_contain_text("picture.png")
+
+
+def test_text_stays_text(visit: Opener) -> None:
+    page = visit("translate")
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>{{7*7}}"
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    labelled(page, "Text to translate").fill(hostile)
+    page.locator(".output .word").first.wait_for()
+    for view in ("attention", "beam", "walk"):
+        page.goto(re.sub("#.*", f"#{view}", page.url))
+        page.locator("h1").wait_for()
+        expect(page.locator("main textarea")).to_have_value(hostile)
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        assert page.locator("main script, main img[src=x]").count() == 0
+
+
+# ---- attention
+
+
+def head(page: Page, layer: int, number: int) -> Locator:
+    return page.locator(".atlas tbody tr").nth(layer).locator("td").nth(number)
+
+
+def test_attention_shows_the_weights_of_the_chosen_head(visit: Opener, server: Running) -> None:
+    page = visit("attention")
+    labelled(page, "Text").fill("seven")
+    expect(page.locator(".written bdi")).to_have_text("sieben")
+    page.locator("label", has_text="Encoder").click()
+    head(page, 0, 1).click()
+    expect(page.locator(".detail h2")).to_have_text("Encoder attention, layer 1, head 2")
+    about = {"model": "words", "text": "seven", "target": "sieben", "name": "encoder", "layer": 0, "head": 1}
+    weights = ask(server, "attention/head", **about)["weights"]
+    page.locator(".words.left div").nth(1).hover()
+    expect(page.locator(".readout b").first).to_have_text(written(max(weights[1])))
+    page.locator("label", has_text="Matrix").click()
+    page.locator(".column-labels span").first.hover()
+    expect(page.locator(".readout b").first).to_have_text(written(max(row[0] for row in weights)))
+    page.mouse.move(0, 0)
+    expect(page.locator(".readout")).to_contain_text("Point at a word")
+
+
+def test_attention_by_keyboard(visit: Opener) -> None:
+    page = visit("attention")
+    labelled(page, "Text").fill("seven")
+    expect(page.locator(".written bdi")).to_have_text("sieben")
+    page.locator("td[aria-selected=true]").focus()
+    before = page.locator(".detail h2").inner_text()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".detail h2")).not_to_have_text(before)
+    expect(page.locator("td:focus")).to_have_attribute("aria-selected", "true")
+    page.locator("label", has_text="Matrix").click()
+    cells = page.locator(".detail .cells")
+    cells.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".readout")).to_contain_text("looks at")
+    page.keyboard.press("Enter")
+    page.mouse.move(0, 0)
+    expect(page.locator(".readout")).to_contain_text("looks at")
+    page.keyboard.press("Escape")
+    expect(page.locator(".readout")).to_contain_text("Point at a word")
+
+
+def test_the_pair_is_seen_side_by_side_and_pictures_are_saved(visit: Opener) -> None:
+    page = visit("attention")
+    page.get_by_role("button", name="it → animal / street").click()
+    rows = page.locator(".pair-row")
+    expect(rows).to_have_count(2)
+    rows.nth(1).click()
+    expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
+    for kind, begin in (("SVG", "<svg"), ("HTML", "<!doctype html")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save as {kind}").click()
+        assert Path(download.value.path()).read_text(encoding="utf-8").lower().lstrip().startswith(begin)
+
+
+# ---- beam
+
+
+def test_the_beam_is_drawn_and_its_sliders_run_it_again(visit: Opener) -> None:
+    page = visit("beam")
+    labelled(page, "Text to translate").fill("seven")
+    expect(page.locator(".results .text").first).to_have_text("sieben")
+    winning = page.locator(".node.winning")
+    assert "".join(winning.locator("bdi").all_inner_texts()).replace("␣", " ").replace("■", "").strip() == "sieben"
+    labelled(page, "Beam width").fill("2")
+    expect(page.locator(".results li")).to_have_count(2)
+    page.locator(".node").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".readout")).to_contain_text("score")
+    assert page.locator(".node.traced").count() == 2
+    rounds = page.locator(".growth input")
+    rounds.fill("1")
+    assert page.locator(".node:not(.later)").count() < page.locator(".node").count()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as SVG").click()
+    drawn = ElementTree.fromstring(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}text")) == 2 * page.locator(".node:not(.later)").count()
+
+
+# ---- explore
+
+
+def test_exploring_appends_and_goes_back(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    bars = page.locator(".bars.next button:enabled")
+    expect(page.locator(".bars.next li")).to_have_count(10)
+    expect(page.get_by_role("button", name="Back")).to_be_disabled()
+    bars.first.click()
+    expect(text).not_to_have_value("seven")
+    page.get_by_role("button", name="Back").click()
+    expect(text).to_have_value("seven")
+    labelled(page, "Top-k").fill("3")
+    expect(page.locator(".bars.next .out")).to_have_count(7)
+    expect(page.locator(".summary")).to_contain_text("3 tokens can be drawn")
+
+
+def test_generating_streams_and_follows_the_seed(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    labelled(page, "Tokens").fill("12")
+    labelled(page, "Seed").fill("7")
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator(".generating [role=status]")).to_have_text(re.compile("tokens is written|ended the text"))
+    first = text.input_value()
+    assert first.startswith("seven")
+    assert len(first) > 5
+    page.get_by_role("button", name="Back").click()
+    expect(text).to_have_value("seven")
+    page.get_by_role("button", name="Generate").click()
+    expect(text).to_have_value(first)
+
+
+def test_surprise_is_shown_for_each_token(visit: Opener, server: Running) -> None:
+    page = visit("explore", "babble")
+    labelled(page, "The text so far").fill("seven eight")
+    page.get_by_role("checkbox", name="Show how surprised the model was").check()
+    tokens = page.locator(".token")
+    tokens.first.wait_for()
+    assert "".join(tokens.all_text_contents()) == "seven eight"
+    tokens.nth(1).hover()
+    rank = ask(server, "tokens", model="babble", text="seven eight")["tokens"][1]["rank"]
+    expect(page.locator(".surprise .readout")).to_contain_text(f"rank {rank} ")
+
+
+def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
+    with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
+        page = visit("explore", "babble", address=patient.address)
+        labelled(page, "The text so far").fill("seven")
+        labelled(page, "Tokens").fill("1000")
+        labelled(page, "Top-k").fill("1")  # always the likeliest token, which is never the end
+        page.get_by_role("button", name="Generate").click()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.locator(".generating [role=status]")).to_have_text("Stopped.")
+        expect(page.get_by_role("button", name="Generate")).to_be_focused()
+        assert ask(patient, "next", model="babble", text="seven")["tokens"]
+        page.context.close()
+
+
+# ---- walk through
+
+
+def test_walking_by_arrow_keys_and_following_a_word(visit: Opener) -> None:
+    page = visit("walk")
+    labelled(page, "Text").fill("seven eight")
+    steps = page.locator(".steps button")
+    expect(page.locator(".word-chip")).not_to_have_count(0)
+    expect(page.locator(".step h2")).to_have_text("Embedding")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    expect(steps.nth(1)).to_have_attribute("aria-current", "step")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".step h2")).to_have_text("Embedding")
+    steps.filter(has_text="Softmax").first.click()
+    page.locator(".word-chip").nth(1).click()
+    expect(page.locator(".word-chip").nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".step h2")).to_have_text("Softmax")
+    numbers = page.locator(".numbers").inner_text().replace("−", "-").split()[1:]
+    assert sum(map(float, numbers)) == pytest.approx(1, abs=0.01)
+    page.locator(".step .cells").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".step .readout b")).to_have_text(re.compile(r"^[\d.e−]+$"))
+    expect(page.locator(".step h2")).to_have_text("Softmax")  # keys inside a table stay there
+
+
+def test_a_gpt_shows_what_it_kept_and_what_it_computed(visit: Opener) -> None:
+    page = visit("walk", "babble")
+    labelled(page, "Text").fill("seven")
+    page.locator(".steps button").filter(has_text="Query").click()
+    count = page.locator(".cache-words span").count()
+    expect(page.locator(".cache-words .kept")).to_have_count(count - 1)
+    expect(page.locator(".cache-words .computed")).to_have_count(1)
+    page.locator(".steps button").last.click()
+    expect(page.locator(".step h2")).to_have_text("Next token")
+
+
+# ---- inside
+
+
+def test_inside_counts_every_parameter(visit: Opener, words_model: Path) -> None:
+    page = visit("inside")
+    whole = sum(each.numel() for each in load(words_model).network.parameters())
+    expect(page.locator(".big-facts dd").first).to_have_text(f"{whole:,}")
+    parts = [
+        int(text.replace(",", "")) for text in page.locator(".parts summary .figure:not(.share)").all_inner_texts()
+    ]
+    assert sum(parts) == whole
+    page.locator(".parts summary").first.click()
+    expect(page.locator(".matrix-table tbody tr").first).to_be_visible()
+    expect(page.locator(".places .cells")).to_have_count(2)
+    assert page.evaluate("[...document.querySelectorAll('.drawing')].every((each) => each.naturalWidth > 0)")
+    labelled(page, "A word or token").fill("seven")
+    expect(page.locator(".neighbours li").first).to_be_visible()
+    page.get_by_text("Recipe", exact=True).click()
+    expect(page.locator(".more pre").last).to_contain_text("d_model = 64")
+
+
+# ---- what holds for all views
+
+
+def test_a_view_that_does_not_suit_the_model_says_so_and_offers_one_that_does(visit: Opener) -> None:
+    page = visit("explore")
+    page.get_by_role("button", name="Use babble").click()
+    expect(page.locator(".bars.next li")).to_have_count(10)
+    labelled(page, "Model").select_option("words")
+    page.get_by_role("button", name="Translate").click()
+    expect(page).to_have_url(re.compile("#translate$"))
+    expect(page.locator(".panes")).to_be_visible()
+
+
+def test_the_language_and_the_colours_are_kept(visit: Opener) -> None:
+    page = visit("translate", color_scheme="light")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    labelled(page, "Language of this page").select_option("de")
+    expect(page.locator("h1")).to_have_text("Übersetzen")
+    expect(page.locator("#settings select").nth(1)).to_be_focused()
+    for _ in range(2):
+        page.get_by_role("button", name=re.compile("^Farben")).click()
+    dark = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    expect(page.locator("h1")).to_have_text("Übersetzen")
+    assert page.evaluate("document.documentElement.lang") == "de"
+    assert page.evaluate(background) == dark
+    labelled(page, "Sprache dieser Seite").select_option("zh")
+    expect(page.locator("h1")).to_have_text("翻译")
+
+
+def test_everything_can_be_reached_by_tab(visit: Opener) -> None:
+    page = visit("translate")
+    field = labelled(page, "Text to translate")
+    field.wait_for()
+    reached: list[str] = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("(({ textContent, tagName }) => textContent || tagName)(document.activeElement)"))
+        if reached[-1] == "TEXTAREA" and not field.input_value():
+            page.keyboard.type("seven")
+            page.locator(".output .word").wait_for()
+    assert reached[0] == "Skip to the content"
+    for name in ("Translate", "Inside", "TEXTAREA", "Clear", "sieben", "Copy", "Search settings", "Show the API call"):
+        assert name in reached, name
+
+
+def test_right_to_left_text_and_layout(visit: Opener) -> None:
+    page = visit("translate")
+    labelled(page, "Text to translate").fill("שלום עולם")
+    assert page.evaluate("getComputedStyle(document.querySelector('textarea')).direction") == "rtl"
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    source, target = (page.locator(f".pane.{side}").bounding_box() for side in ("source", "target"))
+    assert source is not None
+    assert target is not None
+    assert source["x"] > target["x"]
+    for view in VIEWS["words"]:
+        page.goto(re.sub("#.*", f"#{view}", page.url))
+        page.locator("h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+
+
+def settled(page: Page) -> None:
+    """The view is there, and waits for nothing."""
+    expect(page.locator("nav [aria-current=page]")).to_have_attribute("href", re.sub(".*#", "#", page.url))
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("model", VIEWS)
+def test_nothing_sticks_out_on_a_phone(visit: Opener, model: str) -> None:
+    page = visit("inside", model, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    for view in VIEWS[model]:
+        page.goto(re.sub("#.*", f"#{view}", page.url))
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+@pytest.mark.skipif(not Path(AXE).is_file(), reason="needs axe-core: REGARD_AXE=…/axe.min.js")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("model", VIEWS)
+def test_axe_finds_nothing_serious(visit: Opener, model: str, scheme: str) -> None:
+    page = visit("inside", model, color_scheme=scheme)
+    settled(page)
+    page.evaluate(Path(AXE).read_text(encoding="utf-8") + "; undefined")
+    for view in VIEWS[model]:
+        page.goto(re.sub("#.*", f"#{view}", page.url))
+        settled(page)
+        if view == "translate":
+            labelled(page, "Text to translate").fill("seven")
+            page.locator(".output .word").click()
+            page.locator(".alternatives li").first.wait_for()
+        found = page.evaluate("axe.run().then(({ violations }) => violations)")
+        serious = {
+            each["id"]: [node["html"] for node in each["nodes"]]
+            for each in found
+            if each["impact"] in ("serious", "critical")
+        }
+        assert serious == {}, view
+
+
+# ---- when things go wrong
+
+
+def test_a_key_is_asked_for_once(visit: Opener, words_model: Path, faults: list[str]) -> None:
+    faults.append("status of 401")
+    with running({"words": words_model}, key="open sesame") as locked:
+        page = visit("translate", address=locked.address)
+        labelled(page, "API key").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("That key was refused")).to_be_visible()
+        labelled(page, "API key").fill("open sesame")
+        page.get_by_role("button", name="Go on").click()
+        labelled(page, "Text to translate").fill("seven")
+        expect(page.locator(".output")).to_have_text("sieben")
+        page.reload()
+        expect(page.locator(".panes")).to_be_visible()
+        page.context.close()
+
+
+def answering(status: int, headers: dict[str, str], message: str) -> Callable[[Route], None]:
+    body = f'{{"error": {{"type": "busy", "message": "{message}", "field": null}}}}'
+    return lambda route: route.fulfill(status=status, headers=headers, content_type="application/json", body=body)
+
+
+def test_a_busy_server_is_asked_again_after_the_time_it_names(visit: Opener, faults: list[str]) -> None:
+    faults.append("status of 429")
+    page = visit("translate")
+    page.locator(".panes").wait_for()
+    page.route("**/api/translate", answering(429, {"Retry-After": "1"}, "too many"), times=1)
+    labelled(page, "Text to translate").fill("seven")
+    expect(page.locator(".status.busy")).to_contain_text("1 s")
+    expect(page.locator(".output")).to_have_text("sieben")
+
+
+def test_an_error_is_shown_in_the_servers_words_and_can_be_tried_again(visit: Opener, faults: list[str]) -> None:
+    faults.append("status of 503")
+    page = visit("translate")
+    page.locator(".panes").wait_for()
+    page.route("**/api/translate", answering(503, {}, "translate: no model was free <b>in time</b>"), times=1)
+    labelled(page, "Text to translate").fill("seven")
+    expect(page.locator(".status.failed")).to_contain_text("no model was free <b>in time</b>")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".output")).to_have_text("sieben")
+
+
+def test_a_text_that_is_too_long_cannot_be_typed(visit: Opener, words_model: Path) -> None:
+    with running({"words": words_model}, Limits(text=10)) as small:
+        page = visit("translate", address=small.address)
+        labelled(page, "Text to translate").press_sequentially("seven seven seven")
+        expect(labelled(page, "Text to translate")).to_have_value("seven seve")
+        expect(page.locator(".count")).to_have_text("10 / 10")
+        page.context.close()
+
+
+def test_a_server_that_is_gone_is_told_from_one_that_refuses(visit: Opener, faults: list[str]) -> None:
+    faults.append("ERR_FAILED")
+    page = visit("translate")
+    page.locator(".panes").wait_for()
+    page.route("**/api/translate", lambda route: route.abort())
+    labelled(page, "Text to translate").fill("seven")
+    expect(page.locator(".status.failed")).to_contain_text("does not answer")
