@@ -149,6 +149,24 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     failed(regard("view", words_model, "one", "--out", tmp_path / "p.svg"), 2, "must end in .html, but ends in `.svg`")
 
 
+def test_view_draws_what_is_asked_for(words_model: Path, babbling_model: Path, tmp_path: Path) -> None:
+    arcs = tmp_path / "arcs.svg"
+    ran = regard(
+        "view", words_model, "seven", "--what", "arcs", "--name", "encoder", "--layer", 1, "--head", 2, "--out", arcs
+    )
+    assert (ran.code, ran.out) == (0, "sieben\n")
+    assert 'aria-label="Encoder attention, layer 1, head 2"' in arcs.read_text(encoding="utf-8")
+    text = regard("view", babbling_model, "seven", "--what", "next", "--out", tmp_path / "next.html")
+    assert (text.code, text.out) == (0, "")
+    assert "what comes next" in (tmp_path / "next.html").read_text(encoding="utf-8")
+    failed(regard("view", words_model, "one", "--what", "mood"), 2, "--what must be one of: page, matrix", "`mood`")
+    failed(
+        regard("view", words_model, "one", "--what", "beam", "--out", tmp_path / "b.gif"), 2, ".svg and .png", ".gif"
+    )
+    failed(regard("view", words_model, "one", "--what", "arcs", "--head", 0), 2, "--head counts from 1, but is 0")
+    failed(regard("view", babbling_model, "one", "--what", "beam", "--out", arcs), 2, "needs a model that translates")
+
+
 def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")  # a narrow window must not cut names off
     found = json.loads(regard("inspect", "base", "--json").out)

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from regard import experiment, folder
+from regard import experiment, folder, resumption
 from regard.api import load
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import MANIFEST
@@ -429,13 +429,13 @@ def test_a_model_that_does_not_fit_its_corpus_is_refused(tmp_path: Path, out: Pa
 
 def test_going_on_is_proved_on_a_short_stretch(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()}
-    found = experiment.verify_resume(unbroken)
+    found = resumption.verify_resume(unbroken)
     assert (found.step, found.steps, found.different) == (30, 4, [])
     assert "steps 31 to 34, with a stop in the middle and without: the same to the bit" in str(found)
     assert {file: file.read_bytes() for file in unbroken.rglob("*") if file.is_file()} == before
     # A run that forgets Adam's moments must not pass.
     monkeypatch.setattr(checkpoint, "restore_optimiser", lambda *_: None)
-    assert experiment.verify_resume(unbroken).different != []
+    assert resumption.verify_resume(unbroken).different != []
 
 
 def test_texts_longer_than_the_positions_are_refused_before_training(tmp_path: Path, out: Path) -> None:

@@ -100,8 +100,6 @@ def test_texts_are_scored_token_by_token(model: Model) -> None:
 def test_each_kind_of_model_says_what_it_is_for(model: Model, words_model: Path) -> None:
     with pytest.raises(UsageError, match=r"`babble` is a language model of kind `gpt`\. Use `generate`"):
         model.translate(["one"])
-    with pytest.raises(UsageError, match="`babble` is a language model"):
-        model.look("one")
     translator = load(words_model)
     with pytest.raises(UsageError, match="generate: needs a language model, but `words` translates"):
         translator.generate(["one"])

@@ -30,7 +30,7 @@ def test_each_language_with_its_own_vocabulary_and_dropout_in_training(tmp_path:
     # The picture names the source's tokens by the source's vocabulary.
     picture = model.look("twelve")
     cross = next(drawn for drawn in picture.maps if drawn.name == "cross")
-    assert "".join(cross.keys) == "▁twelve<eos>"
+    assert "".join(cross.keys) == "twelve‹end›"
     parameters = sum(weight.numel() for weight in model.network.parameters())
     assert inspect(str(tmp_path / "model")).parameters == parameters
 

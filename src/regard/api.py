@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
@@ -13,23 +14,33 @@ import torch
 from regard import experiment, folder, verification
 from regard.batch import Tokens
 from regard.decoding.ensemble import Average, Ensemble
-from regard.decoding.fast import search as find
+from regard.decoding.fast import OwnSearch
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.scoring import Scored, score_texts
 from regard.decoding.search import SearchSettings
+from regard.documents.document import Document, translated
+from regard.documents.placing import Links
+from regard.documents.reading import read_file
+from regard.engines.loading import Engine, load_exported
+from regard.engines.loading import choose as choose_engine
 from regard.errors import UsageError
 from regard.evaluation.alignment import Link, choose, word_attention
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import likelihood
 from regard.evaluation.metrics import Lines
-from regard.evaluation.report import Report
+from regard.evaluation.report import Report, TestSet, evaluate_text
 from regard.evaluation.report import evaluate as report
+from regard.evaluation.running import text_likelihood
+from regard.exploring import attention, beam, composing, following, inside, pictures, vectors, walk
+from regard.files import destination, write_file
 from regard.generation import Generation, Generator
+from regard.interop.reading import read as read_foreign
+from regard.interop.reading import recognise
 from regard.models.build import build
 from regard.models.precision import Precision, convert
-from regard.models.transformer import StackSettings
 from regard.recipe import Recipe, load_recipe, presets
 from regard.text.tokenizer import Tokenizer
+from regard.translation.alignment import aligning_attention
 from regard.translation.translator import (
     Options,
     Progress,
@@ -41,7 +52,6 @@ from regard.translation.translator import (
     one_line,
 )
 from regard.verification import Check
-from regard.viewing.capture import attention_maps
 from regard.viewing.figures import AttentionMap, attention_html
 from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
@@ -51,11 +61,11 @@ __all__ = ["Generation", "Model", "Options", "Picture", "Translation", "Wishes",
 
 @dataclass(frozen=True)
 class Picture:
-    """A sentence, its translation, and every attention that made it."""
+    """A text, its translation (None by a language model), and every attention that made it."""
 
     model: str
     source: str
-    translation: str
+    translation: str | None
     maps: list[AttentionMap]
 
     def to_html(self) -> str:
@@ -70,9 +80,10 @@ class Model:
 
     def __init__(self, loaded: folder.Loaded) -> None:
         self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
-        self.device = next(loaded.model.parameters()).device
-        settings = loaded.recipe.model
-        limit = settings.limit if isinstance(settings, StackSettings) else None
+        self.device, self.place = next(loaded.model.parameters()).device, loaded.place
+        limit = loaded.model.context
+        if isinstance(self.network, OwnSearch):
+            limit = self.network.context  # positions are written out for it, and so there are only so many
         self._translator = Translator(self.network, self.tokenizer, limit)
 
     def together(self, others: Sequence[Model], average: Average = "log") -> Model:
@@ -126,6 +137,52 @@ class Model:
                 search = SearchSettings(extra_length=search.extra_length)
         return self._translator.translations(texts, search, options, progress)
 
+    def translate_document(
+        self,
+        file: str | Path,
+        out: str | Path,
+        search: SearchSettings | None = None,
+        options: Options | None = None,
+        form: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Translate a document (.txt, .srt, .html, .docx, .tmx) into the file `out`, in the same form."""
+        self.must_translate("translate")
+        destination(Path(out))  # before the work, not after it
+        document = self.read_document(file, form, options)
+
+        if document.form == "tmx" and options is not None and not self.tokenizer.source.languages:
+            options = replace(options, language=None)  # it names the language in the file; the model knows only one
+
+        def translate(texts: list[str]) -> list[str]:
+            return [found[0].text for found in self.translations(texts, search, progress, options)]
+
+        write_file(Path(out), translated(document, translate, self.word_links))
+
+    def read_document(self, file: str | Path, form: str | None = None, options: Options | None = None) -> Document:
+        """A document to translate, by its name's ending or in the form that is given."""
+        known = inside.languages(self).target
+        asked = None if options is None else options.language
+        return read_file(Path(file), form, asked or (known[0] if len(known) == 1 else None))
+
+    def word_links(self, sources: Sequence[str], targets: Sequence[str]) -> list[Links | None] | None:
+        """Which words of texts and their translations belong together, (source, target); None where it cannot say.
+
+        By the mean over the heads of the last decoder layer but one, so that a text's links do not depend on others.
+        """
+        limit = self._translator.limit or math.inf
+        lengths = zip(self.tokenizer.source.encode_all(sources), self.tokenizer.encode_all(targets), strict=True)
+        short = [place for place, (ours, theirs) in enumerate(lengths) if max(len(ours), len(theirs)) < limit]
+        if not short or aligning_attention(self.network) is None or self.tokenizer.source.languages:
+            return None
+        some = [sources[place] for place in short], [targets[place] for place in short]
+        found = word_attention(self.network, self.tokenizer, *some)
+        layer = max(1, max(int(name.partition(".")[0]) for name in found[0].names) - 1)
+        name = f"{layer}.mean" if f"{layer}.mean" in found[0].names else f"{layer}.1"
+        links = {place: [(link.source, link.target) for link in each.links(name)]
+                 for place, each in zip(short, found, strict=True)}  # fmt: skip
+        return [links.get(place) for place in range(len(sources))]
+
     def generate(self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1) -> list[str]:
         """What the model writes after each prompt, without it; after nothing, if the prompt is empty.
 
@@ -147,6 +204,27 @@ class Model:
         if not isinstance(prompt, str):
             raise UsageError(f"stream: needs one text, but has a {type(prompt).__name__}. Write one stream a text.")
         return self._generator.stream(prompt, sampling or SamplingSettings(), seed)
+
+    def compose(
+        self,
+        primer: bytes | None = None,
+        sampling: SamplingSettings | None = None,
+        seed: int = 1,
+        count: int = 1,
+        place: str = "primer",
+    ) -> list[composing.Composition]:
+        """Pieces of music by the seeds `seed`, `seed + 1`, …: what follows a MIDI file, or pieces of their own.
+
+        `place` is named in errors about the primer.
+        """
+        composing.encoding_of(self, "compose")
+        known = composing.primer_of(self, primer, place)
+        (found,) = self.generations([known.text], sampling or SamplingSettings(max_tokens=1_024), seed, count)
+        return [composing.composed(self, known, one, seed + number) for number, one in enumerate(found)]
+
+    def note_attention(self, composition: composing.Composition, layer: int = -1) -> composing.NoteAttention:
+        """Which notes one layer looked at when it wrote each note of a composition."""
+        return composing.note_attention(self, composition, layer)
 
     def score(
         self, texts: Sequence[str], sources: Sequence[str] | None = None, language: str | None = None
@@ -220,6 +298,28 @@ class Model:
         probable = likelihood(self.network, self.tokenizer, sources, references, read=self._read)
         return report(sources, lines, scoring or Scoring(), probable, examples=examples)
 
+    def evaluate_text(
+        self,
+        lines: Sequence[str],
+        overlap: int | None = None,
+        files: Sequence[TestSet] = (),
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Report:
+        """How probable a language model finds a text: its perplexities per token, word and byte.
+
+        A model that learned from running text reads it as such, in windows as long as its rows in training; they share
+        `overlap` tokens, half of them unless given. Others read line by line.
+        """
+        if self.network.reads_source:
+            raise UsageError(
+                f"evaluate: needs a language model to evaluate on a text alone, but `{self.recipe.name}` translates. "
+                "Use `evaluate` with sources and references."
+            )
+        _must_be_texts("evaluate", lines)
+        window = self.recipe.batch.row if self.recipe.batch.layout in ("blocks", "stream") else None
+        probable = text_likelihood(self.network, self.tokenizer, lines, window, overlap, progress)
+        return evaluate_text(probable, files, progress)
+
     def _read(self, sources: Sequence[str]) -> Tokens:
         return self._translator.read(sources, self._translator.encode(sources))
 
@@ -233,17 +333,82 @@ class Model:
         return [pair.links(name) for pair in attention]
 
     def look(self, text: str, search: SearchSettings | None = None, language: str | None = None) -> Picture:
-        """Translate `text` and take a picture of every attention."""
-        if not text.strip():
-            raise UsageError("look: the text must hold at least one word to look at, but is empty. Give a sentence.")
-        self.must_translate("look")
-        if isinstance(self.network, Ensemble):
-            raise UsageError("look: needs one model, but this is an ensemble. Look at its models one by one.")
-        source = self._translator.encode([text], language)[0]
-        tokens = Tokens.padded([source], self.tokenizer.specials.padding).to(self.device)
-        best = find(self.network, tokens, self.tokenizer.specials, search or self.recipe.search)[0][0]
-        maps = attention_maps(self.network, self.tokenizer, source[:-1], best.tokens)
-        return Picture(self.recipe.name, text, self.tokenizer.decode(best.tokens), maps)
+        """Translate `text`, or read it with a language model, and take a picture of every attention."""
+        looked = self.attention(text, None, language, search)
+        translation = looked.target if self.network.reads_source else None
+        return Picture(self.recipe.name, text, translation, looked.maps())
+
+    # ---- what the model thinks, as plain values: each is described where it is made, in `regard.exploring`
+
+    def attention(
+        self,
+        text: str,
+        target: str | None = None,
+        language: str | None = None,
+        search: SearchSettings | None = None,
+    ) -> attention.Looked:
+        """What every head looked at while it read `text` and wrote `target`, or its own translation."""
+        return attention.look(self, text, target, language, search)
+
+    def beam_tree(
+        self, text: str, beams: int | None = None, alpha: float | None = None, language: str | None = None
+    ) -> beam.BeamTree:
+        """The tree that a beam search for a translation of `text` grows."""
+        return beam.grow(self, text, beams, alpha, language)
+
+    def next_tokens(
+        self, text: str, sampling: SamplingSettings | None = None, count: int = following.MOST
+    ) -> following.NextTokens:
+        """The likeliest tokens after `text`, for a language model."""
+        return following.next_tokens(self, text, sampling, count)
+
+    def along(self, text: str, target: str | None = None, language: str | None = None) -> following.AlongText:
+        """How likely each token is where it stands: of `text`, or of a translation of it."""
+        return following.along(self, text, target, language)
+
+    def alternatives(
+        self,
+        text: str,
+        prefix: str = "",
+        count: int = following.MOST,
+        language: str | None = None,
+        search: SearchSettings | None = None,
+    ) -> following.Alternatives:
+        """Words that could follow `prefix`, the beginning of a translation of `text`."""
+        return following.alternatives(self, text, prefix, count, language, search)
+
+    def walk(
+        self,
+        text: str,
+        target: str | None = None,
+        stack: walk.Stack | None = None,
+        layer: int = 0,
+        head: int = 0,
+        position: int | None = None,
+        language: str | None = None,
+    ) -> walk.Walk:
+        """`text` through one layer, step by step, with its real numbers."""
+        return walk.walk(self, text, target, stack, layer, head, position, language)
+
+    def positions(self, length: int = 64, dimensions: int = 64) -> vectors.Positions:
+        """How the model tells positions apart."""
+        return vectors.positions(self, length, dimensions)
+
+    def neighbours(self, text: str, count: int = 12) -> vectors.Neighbours:
+        """The tokens whose vectors are most like a word's."""
+        return vectors.neighbours(self, text, count)
+
+    def draw(self, what: pictures.What, asked: pictures.Asked) -> pictures.Shown:
+        """A picture of it: attention, search, chances, positions, words, or how it learned."""
+        return pictures.draw(self, what, asked, self.place)
+
+    def summary(self, identifier: str) -> inside.Summary:
+        """What a list of models says of this one."""
+        return inside.summary(self, identifier)
+
+    def inside(self) -> inside.Inside:
+        """Its matrices, costs, wiring, curves, card and recipe."""
+        return inside.inside(self, self.place)
 
     @cached_property
     def _generator(self) -> Generator:
@@ -299,15 +464,31 @@ def _must_be_pairs(what: str, sources: Sequence[str], targets: Sequence[str]) ->
         )
 
 
-def load(path: str | Path, device: str = "auto", precision: Precision | Literal["auto"] = "auto") -> Model:
-    """The model in a folder that `regard train` wrote.
+def load(
+    path: str | Path,
+    device: str = "auto",
+    precision: Precision | Literal["auto"] = "auto",
+    engine: Engine | Literal["auto"] = "auto",
+) -> Model:
+    """The model in a folder that `regard train` wrote, that `regard export` wrote for CTranslate2 or ONNX, or that
+    another toolkit wrote and `regard import` can read, such as one of Hugging Face.
 
     `precision` says in which numbers it computes: "fp32" as it was trained, "bf16" on a GPU, "int8" on a CPU. "auto"
-    is fp32 everywhere: answers then do not depend on the batch, which rounding to fewer bits cannot promise.
+    is fp32 everywhere: answers then do not depend on the batch, which rounding to fewer bits cannot promise. An
+    exported model computes in the numbers it was exported in. `engine` says who computes: "auto" is the engine that
+    the folder is for.
     """
     if precision not in (known := ("auto", *get_args(Precision))):
         raise UsageError(f"precision: must be one of: {', '.join(known)}; but is `{precision}`.")
-    loaded = folder.load_folder(Path(path), experiment.choose_device(device))
+    chosen = choose_engine(Path(path), engine)
+    if chosen != "torch":
+        return Model(load_exported(Path(path), chosen, precision))
+    where = experiment.choose_device(device)
+    if Path(path).exists() and recognise(Path(path), own="regard") != "regard":
+        loaded = read_foreign(Path(path))
+        loaded.model.to(where)
+    else:
+        loaded = folder.load_folder(Path(path), where)
     convert(loaded.model, "fp32" if precision == "auto" else precision)
     return Model(loaded)
 

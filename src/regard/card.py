@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from regard import folder
-from regard.data.corpus import Files, Mixture, Text, open_corpus
+from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
 from regard.data.generated import Generated
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
@@ -87,7 +87,7 @@ def model_card(place: Path, recipe: Recipe, result: Result) -> str:
 
 
 def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    task = "text-generation" if isinstance(recipe.data, Text) else "translation"
+    task = "text-generation" if isinstance(recipe.data, Text | Music) else "translation"
     lines = ["---", "library_name: regard", f"pipeline_tag: {task}", f"license: {_yaml(recipe.licence or 'unknown')}"]
     if languages:
         lines += ["language:", *(f"- {_yaml(language)}" for language in languages)]
@@ -103,7 +103,7 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
 
 
 def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    does = "continues text" if isinstance(recipe.data, Text) else "translates"
+    does = {Text: "continues text", Music: "continues music"}.get(type(recipe.data), "translates")
     if len(languages) == 2 and does == "translates":
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
@@ -117,7 +117,9 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
 def _use(place: Path, recipe: Recipe) -> str:
     # The folder may be moved and renamed; it is called here as it was when it was written.
     name = place.resolve().name
-    if isinstance(recipe.data, Text):
+    if isinstance(recipe.data, Music):
+        commands, call = f"regard generate {shlex.quote(name)} --midi out.mid", "generate"
+    elif isinstance(recipe.data, Text):
         commands, call = f"regard generate {shlex.quote(name)} 'Once upon a time'", "generate"
     else:
         commands, call = f"regard translate {shlex.quote(name)} lines.txt > translated.txt", "translate"
@@ -193,14 +195,14 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
 
 
 def _limits(recipe: Recipe, languages: Sequence[str]) -> str:
-    text = "text" if isinstance(recipe.data, Text) else "sentences"
+    text = {Text: "text", Music: "music"}.get(type(recipe.data), "sentences")
     lines = [
         f"- It knows the kind of {text} it was trained on. On other subjects and styles it is worse, and does not "
         "say so.",
         "- It can be fluent and wrong: numbers, names and negations first. Let someone who knows read what matters.",
         "- What is biased or private in the corpus may come out again. Nobody has checked it for that.",
     ]
-    if len(languages) == 2 and not isinstance(recipe.data, Text):
+    if len(languages) == 2 and not isinstance(recipe.data, Text | Music):
         lines.insert(0, f"- It reads `{languages[0]}` and writes `{languages[1]}`, and not the other way round.")
     return (
         "## Intended use and limits\n\nFor study and experiments, and for drafts that somebody checks.\n\n"
@@ -235,6 +237,10 @@ def _corpus_name(recipe: Recipe) -> str:
             return f"a mixture of {len(data.corpora)} corpora, temperature {data.temperature:g}"
         case Text() as data:
             return Path(data.text).name
+        case Music() as data:
+            return Path(data.music).name
+        case Elsewhere() as data:
+            return f"unknown: imported from {data.origin}"
 
 
 def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
@@ -248,6 +254,8 @@ def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
             named = [side for corpus in data.corpora for side in (corpus.source_language, corpus.target_language)]
         case Text() as data:
             named = [data.language]
+        case Music() | Elsewhere():
+            named = []
     guesses = report.get("languages") or {}
     if not all(named) and len(guesses) >= 2 and len(named) == 2:
         found = [guesses.get(f"train {side}") for side in ("source", "target")]

@@ -47,6 +47,8 @@ class Loaded:
     recipe: Recipe
     tokenizer: Tokenizer
     model: SequenceModel[Any]
+    place: Path | None = None
+    """The folder; None where there is none, as for an ensemble."""
 
 
 def write_beginning(
@@ -112,7 +114,7 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
             f"{folder / WEIGHTS}: every weight must be a finite number, but {broken[0]} holds others. "
             "The training diverged: go back to an earlier model, or train again with a smaller rate."
         )
-    return Loaded(recipe, tokenizer, model.to(device).eval())
+    return Loaded(recipe, tokenizer, model.to(device).eval(), folder)
 
 
 def _check_finished(folder: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator as Walk
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Queue
 from threading import Event, Thread
-from typing import Any, Literal
+from typing import Any
 
-from regard.decoding.sampling import Drawn, Sample, SamplingSettings, sample
+from regard.decoding.sampling import Drawn, Finish, OnToken, Sample, SamplingSettings, drawing, sample
 from regard.decoding.stepping import recorded
 from regard.models.interface import SequenceModel
 from regard.text.streaming import TextStream
@@ -30,8 +31,8 @@ class Generation:
     """Of each token, by the model alone: no temperature, no filter."""
     top: tuple[tuple[tuple[str, float], ...], ...]
     """For each place the likeliest tokens with their probabilities, if they were asked for."""
-    finish_reason: Literal["end", "length"]
-    """The model ended the text, or `max_tokens` did."""
+    finish_reason: Finish
+    """The model ended the text, or `max_tokens` did, or whoever was told of its tokens."""
     prompt_cut: int = 0
     """How many tokens at the beginning of the prompt the model had no room for."""
 
@@ -57,7 +58,7 @@ class Generator:
         self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
     ) -> list[list[Generation]]:
         """`count` texts for each prompt, by the seeds `seed`, `seed + 1`, …; the same ones in any company."""
-        encoded = self.tokenizer.encode_all(prompts)
+        encoded = [self.encode(prompt, sampling) for prompt in prompts]
         work = [(place, seed + number) for place in range(len(prompts)) for number in range(count)]
         found: list[list[Generation]] = [[] for _ in prompts]
         for first in range(0, len(work), ROWS):
@@ -68,10 +69,25 @@ class Generator:
                 found[place].append(self._generation(encoded[place], drawn))
         return found
 
+    def writing(
+        self, prompts: Sequence[Sequence[int]], sampling: SamplingSettings, seeds: Sequence[int], on_token: OnToken
+    ) -> Walk[None, None, list[Generation]]:
+        """One text after each prompt of tokens, by its own seed, a step of the model at a time."""
+        samples = yield from drawing(self.network, prompts, self.tokenizer.specials, sampling, seeds, on_token)
+        return [self._generation(ids, drawn) for ids, drawn in zip(prompts, samples, strict=True)]
+
+    def encode(self, prompt: str, sampling: SamplingSettings) -> list[int]:
+        """The tokens of a prompt; for a text of several lines, each begins as in training."""
+        first, *others = prompt.split("\n") if sampling.lines > 1 else [prompt]
+        ids = self.tokenizer.encode(first)
+        for line in others:
+            ids += [self.tokenizer.specials.start, *self.tokenizer.encode(line)]
+        return ids
+
     def tell(self, prompt: str, sampling: SamplingSettings, seed: int, hear: Callable[[str], None]) -> Generation:
         """One text; `hear` is called with each piece of it as soon as it is certain."""
-        ids = self.tokenizer.encode(prompt)
-        written = TextStream(self.tokenizer, ids)
+        ids = self.encode(prompt, sampling)
+        written = TextStream(self.tokenizer, ids, self.tokenizer.specials.end)
 
         def on_token(_: int, drawn: Drawn) -> None:
             if piece := written.push(drawn.token):
@@ -112,7 +128,7 @@ class Generator:
             thread.join()
 
     def _generation(self, prompt: Sequence[int], found: Sample) -> Generation:
-        written = TextStream(self.tokenizer, prompt)
+        written = TextStream(self.tokenizer, prompt, self.tokenizer.specials.end)
         text = "".join([*map(written.push, found.tokens), written.end()])
         labels = self.tokenizer.labels
         top = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from regard.data.corpus import CorpusSettings, Files, Mixture, Text
+from regard.data.corpus import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.formats import STDIN, find_files, open_text, read_chunk
 from regard.data.generated import Generated, generate
 from regard.machine import Machine, matmul_speed
@@ -80,6 +80,8 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
                 return None
             lines, target = _count(settings.text)
             return CorpusSize(lines, 0, target)
+        case Music() | Elsewhere():  # a MIDI file's size says little of its notes
+            return None
 
 
 def _count(place: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
-from regard.cli import generating, looking, scoring, training, translating, verifying
+from regard.cli import exchanging, generating, looking, scoring, serving, training, translating, verifying
 from regard.errors import RegardError
 
 
@@ -66,11 +66,14 @@ for command in (
     scoring.align,
     looking.view,
     looking.inspect,
+    serving.serve,
     verifying.verify,
+    exchanging.export,
     looking.reproduce,
     looking.schema,
 ):
     app.command(cls=_Command)(command)
+app.command("import", cls=_Command)(exchanging.import_)  # a word that Python keeps for itself
 
 
 def main() -> None:

@@ -53,19 +53,22 @@ Precision = Annotated[
     str, typer.Option(help="Numbers to compute with: fp32, bf16 on a GPU, int8 on a CPU; auto is fp32.")
 ]
 
+Engine = Annotated[str, typer.Option(help="What computes: torch, ctranslate2 or onnx; auto is what the folder is for.")]
 
-def load_model(folder: Path, precision: str = "auto") -> Model:
+
+def load_model(folder: Path, precision: str = "auto", engine: str = "auto") -> Model:
     """The model in a folder; on this process's own GPU where torchrun started several."""
     from typing import cast
 
     import torch
 
     from regard.api import load
+    from regard.engines import loading
     from regard.models import precision as precisions
 
     rank = os.environ.get("LOCAL_RANK", "")
     device = f"cuda:{rank}" if rank.isdecimal() and torch.cuda.is_available() else "auto"
-    return load(folder, device, cast("precisions.Precision", precision))
+    return load(folder, device, cast("precisions.Precision", precision), cast("loading.Engine", engine))
 
 
 # What settings are called on the command line, where that is not their name with two hyphens before it.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.common import AsJson, ModelFolder, Precision, load_model, making_settings
+from regard.cli.composing import Music
 from regard.errors import UsageError
 from regard.windows import windows
 
@@ -21,6 +23,7 @@ STDIN = "-"
 PROMPTS = 256  # read ahead
 BETWEEN = "---"
 ALTERNATIVES = 10
+TEXT_TOKENS, MUSIC_TOKENS = 200, 1_024
 
 
 def generate(
@@ -37,22 +40,39 @@ def generate(
         float, typer.Option(help="Draw from tokens at least so many times as likely as the likeliest.")
     ] = 0.0,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1 avoids what was written before.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(help="The most tokens of a text.")] = 200,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="The most tokens of a text.", show_default="200; for music 1,024")
+    ] = None,
+    lines: Annotated[int, typer.Option(help="The most lines of a text, for a model of running text.")] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 1,
     count: Annotated[int, typer.Option(help="Texts for each prompt, by the seeds that follow.")] = 1,
     stream: Annotated[bool, typer.Option("--stream", help="Print the text while it is written.")] = False,
+    midi: Annotated[Path | None, typer.Option(help="A MIDI file to write the music into.", show_default="none")] = None,
+    primer: Annotated[
+        Path | None, typer.Option(help="A MIDI file whose music is to go on.", show_default="none")
+    ] = None,
+    roll: Annotated[
+        Path | None, typer.Option(help="An SVG of the notes, with attention.", show_default="none")
+    ] = None,
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a text with a language model, after a prompt or after nothing."""
+    """Write a text with a language model, after a prompt or after nothing; or music, as a MIDI file."""
     if stream and as_json:
         raise UsageError("generate: --stream prints text and --json whole objects, but both are given. Choose one.")
     if count < 1:
         raise UsageError(f"generate: --count must be at least 1, but is {count}. Ask for more.")
+    music = Music(midi, primer, roll)
+    if music.wanted:
+        music.check(prompt, stream, as_json)
     loaded = load_model(model, precision)
-    sampling = _sampling(
-        temperature, top_k, top_p, min_p, repetition_penalty, max_tokens, ALTERNATIVES if as_json else 0
-    )
+    usual = MUSIC_TOKENS if music.wanted else TEXT_TOKENS
+    most = usual if max_tokens is None else max_tokens
+    alternatives = ALTERNATIVES if as_json else 0
+    sampling = _sampling(temperature, top_k, top_p, min_p, repetition_penalty, most, alternatives, lines)
+    if music.wanted:
+        music.write(loaded, sampling, seed, count)
+        return
     first = True
     for prompts in _prompts(prompt):
         _warn_of_long_prompts(loaded, prompts)
@@ -67,12 +87,13 @@ def generate(
 
 
 def _sampling(
-    temperature: float, top_k: int, top_p: float, min_p: float, penalty: float, most: int, alternatives: int
-) -> SamplingSettings:
+    temperature: float, top_k: int, top_p: float, min_p: float, penalty: float, most: int, alternatives: int,
+    lines: int,
+) -> SamplingSettings:  # fmt: skip
     from regard.decoding.sampling import SamplingSettings
 
     with making_settings("generate"):
-        return SamplingSettings(temperature, top_k, top_p, min_p, penalty, most, alternatives)
+        return SamplingSettings(temperature, top_k, top_p, min_p, penalty, most, alternatives, lines=lines)
 
 
 def _prompts(prompt: str | None) -> Iterator[list[str]]:

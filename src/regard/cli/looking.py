@@ -9,23 +9,74 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, load_model
+from regard.cli.common import AsJson, ModelFolder, TargetLanguage, load_model
 from regard.errors import UsageError
+
+PICTURES = "page, matrix, arcs, heads, alignment, beam, next, positions, neighbours, curves"
 
 
 def view(
     model: ModelFolder,
-    text: Annotated[str, typer.Argument(help="A sentence to translate and look at.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("attention.html"),
+    text: Annotated[
+        str, typer.Argument(help="A text to look at; positions and curves need none.", show_default=False)
+    ] = "",
+    what: Annotated[str, typer.Option(help=f"The picture: {PICTURES}.")] = "page",
+    name: Annotated[
+        str | None, typer.Option(help="Which attention: encoder, decoder or cross.", show_default="cross, if there is")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Its layer, from 1.", show_default="the last")] = None,
+    head: Annotated[int | None, typer.Option(help="Its head, from 1.", show_default="the mean of all")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to look at.", show_default="the model's own")
+    ] = None,
+    to: TargetLanguage = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write: .html, .svg or .png.", show_default="attention.html, or WHAT.svg"),
+    ] = None,
 ) -> None:
-    """Draw every attention of the model while it translates a sentence, into one HTML file."""
+    """Draw what a model does with a text: its attention, its search, its probabilities, its vectors."""
+    from regard.files import destination
+
+    if what not in PICTURES.split(", "):
+        raise UsageError(f"regard view: --what must be one of: {PICTURES}; but is `{what}`.")
+    out = out or Path("attention.html" if what == "page" else f"{what}.svg")
+    endings = (".html", ".htm") if what == "page" else (".html", ".htm", ".svg", ".png")
+    if out.suffix not in endings:
+        rule = "a page, so its name must end in .html" if what == "page" else "one of .html, .svg and .png"
+        raise UsageError(f"{out}: the picture is {rule}, but ends in `{out.suffix}`.")
+    destination(out)
+    _draw(model, what, out, text, target, to, name, layer, head)
+
+
+def _draw(
+    model: Path,
+    what: str,
+    out: Path,
+    text: str,
+    target: str | None,
+    to: str | None,
+    name: str | None,
+    layer: int | None,
+    head: int | None,
+) -> None:
+    """Draw, write, and say where it is."""
+    from typing import cast
+
+    from regard.exploring.pictures import Asked, What
     from regard.files import write_file
 
-    if out.suffix not in (".html", ".htm"):
-        raise UsageError(f"{out}: the picture is a page, so its name must end in .html, but ends in `{out.suffix}`.")
-    picture = load_model(model).look(text)
-    write_file(out, picture.to_html())
-    print(picture.translation)
+    for option, value in (("--layer", layer), ("--head", head)):
+        if value is not None and value < 1:
+            raise UsageError(f"regard view: {option} counts from 1, but is {value}.")
+    asked = Asked(text, target, to, name, None if layer is None else layer - 1, None if head is None else head - 1)
+    shown = load_model(model).draw(cast("What", what), asked)
+    if out.suffix == ".png":
+        write_file(out, shown.to_png())
+    else:
+        write_file(out, shown.to_svg() if out.suffix == ".svg" else shown.to_html())
+    if shown.told is not None:
+        print(shown.told)
     print(f"The picture is in {out}; open it in a browser.", file=sys.stderr)
 
 

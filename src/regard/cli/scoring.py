@@ -52,6 +52,7 @@ Language = Annotated[
     str | None,
     typer.Option(help="The target's language, as de.", show_default="by the reference's name or the recipe"),
 ]
+Rouge = Annotated[bool, typer.Option("--rouge", help="Also compute ROUGE-1, -2 and -L, for summaries.")]
 References = Annotated[
     list[Path] | None,
     typer.Argument(metavar="REFERENCE", help="What the lines should become; several files are several references."),
@@ -73,25 +74,36 @@ def evaluate(
     tokenize: Tokenizer = None,
     lowercase: Lowercase = False,
     language: Language = None,
+    rouge: Rouge = False,
     examples: Annotated[int, typer.Option(min=0, help="How many of the best and worst lines to show.")] = 3,
     out: Annotated[Path | None, typer.Option(help="A file for the translations.", show_default="none")] = None,
+    overlap: Annotated[
+        int | None,
+        typer.Option(min=0, help="For a language model: tokens that windows share.", show_default="half of a window"),
+    ] = None,
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it; every score comes with its signature and its uncertainty."""
+    """Translate a test set and score it, or tell how probable a language model finds a text (SOURCE alone).
+
+    Every score comes with its signature and its uncertainty.
+    """
     from regard.evaluation.metrics import Lines
     from regard.evaluation.report import TestSet
     from regard.evaluation.report import evaluate as report
     from regard.files import destination, write_file
     from regard.translation.translator import one_line
 
-    if (source is None) == bool(reference):
-        raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
     if out is not None:
         destination(out)  # a mistake is found now, not after an hour of translating
     loaded = load_model(model, precision)
+    if not loaded.network.reads_source:
+        _evaluate_text(loaded, model, source, reference or [], overlap, as_json)
+        return
+    if (source is None) == bool(reference):
+        raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
     sources, references = _test_set(loaded, model, source, reference or [])
-    scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []))
+    scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []), rouge)
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "extra_length": extra_length}
     search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
     with naming_options(), Progress() as progress:
@@ -117,6 +129,7 @@ def compare(
     ],
     tokenize: Tokenizer = None,
     lowercase: Lowercase = False,
+    rouge: Rouge = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether one of two sets of translations is better, or whether the difference could be chance."""
@@ -126,7 +139,7 @@ def compare(
     from regard.evaluation.significance import compare as test
 
     texts = _equally_long([a, b, *reference])
-    scoring = _scoring(tokenize, lowercase, None)
+    scoring = _scoring(tokenize, lowercase, None, rouge)
     with _counting() as counting:
         tallies = [headline(Lines(system, texts[2:]), scoring, counting) for system in texts[:2]]
         differences = test(tallies[0], tallies[1], progress=counting)
@@ -225,6 +238,27 @@ def align(
         )
 
 
+def _evaluate_text(
+    loaded: Model, folder: Path, text: Path | None, others: Sequence[Path], overlap: int | None, as_json: bool
+) -> None:
+    """The perplexities of a language model."""
+    from regard.data.corpus import open_corpus, read_lines
+    from regard.evaluation.report import TestSet
+
+    if others:
+        raise UsageError(
+            f"evaluate: a language model is given one text, but `{loaded.recipe.name}` got {1 + len(others)} files. "
+            "Give one."
+        )
+    lines = read_lines(text) if text is not None else [pair.target for pair in open_corpus(loaded.recipe.data).test()]
+    if not lines:
+        place, fix = (text, "Is it the right file?") if text else (folder, "Give one: regard evaluate MODEL FILE")
+        raise DataError(f"{place}: there must be text to evaluate on, but there is none. {fix}")
+    with _counting() as counting:
+        report = loaded.evaluate_text(lines, overlap, [TestSet.of("text", text, lines)], counting)
+    print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
+
+
 def _test_set(
     loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path]
 ) -> tuple[list[str], list[list[str]]]:
@@ -249,13 +283,13 @@ def _equally_long(files: Sequence[Path]) -> list[list[str]]:
     return [*([pair.source for pair in some] for some in pairs), [pair.target for pair in pairs[0]]]
 
 
-def _scoring(tokenize: str | None, lowercase: bool, language: str | None) -> Scoring:
+def _scoring(tokenize: str | None, lowercase: bool, language: str | None, rouge: bool) -> Scoring:
     from typing import cast
 
     from regard.evaluation.catalogue import Scoring, Tokenize
 
     with naming_options():
-        return Scoring(cast("Tokenize | None", tokenize), lowercase, language)
+        return Scoring(cast("Tokenize | None", tokenize), lowercase, language, rouge)
 
 
 def _language(loaded: Model, reference: Sequence[Path]) -> str | None:

@@ -61,9 +61,10 @@ def train(
     place = out or Path("runs") / found.name
     outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
-    verb = "generate" if found.data.kind == "text" else "translate"
+    verb = "generate" if found.data.kind in ("text", "music") else "translate"
+    rest = " --midi out.mid" if found.data.kind == "music" else ""
     if _speaks():
-        print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}", file=sys.stderr)
+        print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,11 @@ class _Asked:
 
         if self.folder is not None:
             return folder.read_recipe(self.folder, [*self.data, *self.changes])
-        return None if self.name is None else load_recipe(self.name, [*self.data, *self.changes])
+        name = self.name
+        if name is None and (begun := [change for change in self.changes if change.startswith("init=")]):
+            # Whoever goes on from a model and names no recipe goes on with its own.
+            name = str(Path(begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
+        return None if name is None else load_recipe(name, [*self.data, *self.changes])
 
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine."""

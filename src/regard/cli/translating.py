@@ -17,6 +17,7 @@ from regard.cli.common import (
     AsJson,
     Beam,
     Coverage,
+    Engine,
     ExtraLength,
     ModelFolder,
     Penalty,
@@ -72,6 +73,11 @@ Prefix = Annotated[str, typer.Option(help="What every translation begins with.",
 Banned = Annotated[
     list[str] | None, typer.Option("--ban", metavar="WORD", help="A word not to write; may be given again.")
 ]
+Form = Annotated[
+    str | None,
+    typer.Option("--as", metavar="FORM", help="What FILE is: lines, or a document: txt, srt, html, docx or tmx.",
+                 show_default="by its name; lines unless that says more"),
+]  # fmt: skip
 Required = Annotated[
     list[str] | None, typer.Option("--require", metavar="WORD", help="A word to write; may be given again.")
 ]
@@ -99,23 +105,33 @@ def translate(
     others: Others = None,
     ensemble: Ensemble = "logprob",
     precision: Precision = "auto",
+    engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="stdout")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run into --out broke off.")] = False,
     as_json: AsJson = False,
+    form: Form = None,
 ) -> None:
-    """Translate line by line: as many lines come out as went in."""
+    """Translate line by line: as many come out as went in. Documents (.srt, .html, .docx, .tmx) keep their form."""
     share = Share.of_this_process()
     _check_where(file, out, resume, share)
+    form = _document_form(file, form)
+    if form is not None:
+        _check_document(file, out, {"--nbest": nbest > 1, "--json": as_json, "--resume": resume,
+                                    "torchrun": share.world > 1})  # fmt: skip
     with making_settings("translate"):
         options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
     folders = [model, *(others or [])]
-    loaded = _load(folders, ensemble, precision)
+    loaded = _load(folders, ensemble, precision, engine)
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
                "no_repeat": no_repeat, "groups": diverse, "diversity": diversity}  # fmt: skip
     if mbr:
         search = _drawing(loaded.recipe.search, changes, extra_length, nbest, mbr)
     else:
         search = search_settings(loaded.recipe.search, {**changes, "extra_length": extra_length, "nbest": nbest})
+
+    if form is not None and out is not None:
+        _translate_document(loaded, Path(file), out, form, search, options)
+        return
 
     def answer(lines: Sequence[str]) -> list[str]:
         progress.window(lines)
@@ -134,6 +150,50 @@ def translate(
         except KeyboardInterrupt:
             print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
             raise
+
+
+def _document_form(file: str, asked: str | None) -> str | None:
+    """The form of a document, or None for lines: what is asked for, or else what the name says.
+
+    A .txt is lines unless somebody asks: lines in are lines out, which a document cannot promise.
+    """
+    from regard.documents.reading import FORMS, form_of
+
+    if asked is not None and asked not in (known := ("lines", *FORMS)):
+        raise UsageError(f"translate: --as must be one of: {', '.join(known)}; but is `{asked}`.")
+    if asked == "lines":
+        return None
+    if asked is not None and file == STDIN:
+        raise UsageError(f"translate: a document must be a file, but --as {asked} is asked of stdin. Name a file.")
+    found = asked or (None if file == STDIN else form_of(file))
+    return found if found != "txt" or asked else None
+
+
+def _check_document(file: str, out: Path | None, unwanted: Mapping[str, bool]) -> None:
+    """Raise UsageError for what makes sense for lines only."""
+    for option, given in unwanted.items():
+        if given:
+            raise UsageError(
+                f"translate: {option} must be left out with a document, but is used with {file}. Add --as lines to "
+                "translate its lines."
+            )
+    if out is None:
+        raise UsageError(f"translate: --out must name the document to write, but is not given. Add --out FILE, or --as "
+                         f"lines to translate the lines of {file}.")  # fmt: skip
+
+
+def _translate_document(
+    model: Model, file: Path, out: Path, form: str, search: SearchSettings, options: Options
+) -> None:
+    from regard.translation.translator import TextError
+
+    texts = list(dict.fromkeys(model.read_document(file, form, options).texts))
+    with naming_options(), Progress(sum(len(text.encode()) + 1 for text in texts)) as progress:
+        progress.window(texts)
+        try:
+            model.translate_document(file, out, search, options, form, progress.add)
+        except TextError as error:
+            raise UsageError(f"{file}, {texts[error.place][:40]!r}: {error.reason}") from error
 
 
 def _drawing(
@@ -164,10 +224,10 @@ def _check_where(file: str, out: Path | None, resume: bool, share: Share) -> Non
         raise UsageError(f"translate: {share.world} processes must each read FILE, but it is stdin. Name a file.")
 
 
-def _load(folders: Sequence[Path], ensemble: str, precision: str) -> Model:
+def _load(folders: Sequence[Path], ensemble: str, precision: str, engine: str) -> Model:
     if ensemble not in AVERAGES:
         raise UsageError(f"translate: --ensemble must be one of: {', '.join(AVERAGES)}; but is `{ensemble}`.")
-    first, *others = [load_model(folder, precision) for folder in folders]
+    first, *others = [load_model(folder, precision, engine) for folder in folders]
     return first.together(others, AVERAGES[ensemble]) if others else first
 
 
@@ -208,10 +268,9 @@ def _print_all(lines: Iterator[str], answer: Callable[[Sequence[str]], list[str]
 
 def _fingerprint(folders: Sequence[Path], *settings: object) -> str:
     """What tells this job from others: the files of the models, and everything that changes what they answer."""
-    from regard.files import read_manifest
-    from regard.folder import TOKENIZER, WEIGHTS
+    from regard.engines.loading import fingerprint
 
-    models = [[read_manifest(folder)[name].sha256 for name in (WEIGHTS, TOKENIZER)] for folder in folders]
+    models = [fingerprint(folder) for folder in folders]
     return hashlib.sha256(json.dumps([models, settings], default=str).encode()).hexdigest()
 
 

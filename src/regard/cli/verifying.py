@@ -15,7 +15,7 @@ from regard.cli.common import AsJson, ModelFolder, Precision, TargetLanguage, lo
 from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from regard.experiment import ResumeCheck
+    from regard.resumption import ResumeCheck
     from regard.verification import Check
 
 
@@ -63,8 +63,8 @@ def _checks(
     precision: str,
 ) -> Iterator[Check | ResumeCheck]:
     from regard import folder
-    from regard.experiment import verify_resume
     from regard.files import MANIFEST
+    from regard.resumption import verify_resume
     from regard.training import checkpoint
 
     goes_on = bool(checkpoint.found(model / folder.CHECKPOINTS))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Specials, Tokens
+from regard.decoding.fast import OwnSearch
 from regard.decoding.penalties import attentions_to_source
 from regard.models.interface import SequenceModel
 
@@ -39,6 +40,8 @@ def align(
 
     The end tokens are left out, so the weights of a target token may sum to less than one.
     """
+    if isinstance(model, OwnSearch):
+        return [_links(weights_TS) for weights_TS in model.attention(sources, targets)] if sources else []
     attention = aligning_attention(model)
     if attention is None or not sources:
         return [()] * len(sources)

@@ -1,0 +1,64 @@
+"""What docs/serve.md shows and says of the server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import httpx
+from typer.main import get_command
+
+from regard.cli import app
+from regard.serve.limits import Limits
+from tests.serve.running import running
+
+from .pages import DOCS, blocks, table_rows
+
+PAGE = DOCS / "serve.md"
+
+
+def test_every_request_it_shows_is_answered(words_model: Path, babbling_model: Path) -> None:
+    lines = [line for block in blocks(PAGE, "bash") for line in block.text.splitlines() if line.startswith("curl")]
+    assert len(lines) >= 5
+    with running({"words": words_model, "babble": babbling_model}) as server, server.client() as client:
+        for line in lines:
+            words = shlex.split(line)
+            path = words[1].removeprefix("http://127.0.0.1:8000")
+            if "-d" in words:
+                response = client.post(path, json=json.loads(words[words.index("-d") + 1]))
+            elif "-F" in words:
+                cue = b"1\n00:00:01,000 --> 00:00:02,000\ntwo\n"
+                response = client.post(path, files={"file": (words[words.index("-F") + 1].partition("@")[2], cue)})
+                assert b"zwei" in response.content
+            else:
+                response = client.get(path)
+            assert response.status_code == 200, (line, response.text)
+        check_routes(client)
+        (shown,) = blocks(PAGE, "json")
+        assert client.post("/api/translate", json={"text": "x", "beam": 99}).json() == json.loads(shown.text)
+
+
+def check_routes(client: httpx.Client) -> None:
+    """Its table of routes is what the server describes."""
+    described = {
+        f"{method.upper()} {path}"
+        for path, item in client.get("/api/openapi.json").json()["paths"].items()
+        for method in item
+    }
+    shown = {row[0].strip("`") for row in table_rows(PAGE.read_text(encoding="utf-8")) if "/api/" in row[0]}
+    assert shown <= described
+    assert {route for route in described if "/api/music" not in route} == shown
+
+
+def test_its_options_and_their_defaults_are_the_commands() -> None:
+    options = {parameter.opts[0]: parameter for parameter in get_command(app).commands["serve"].params}  # type: ignore[attr-defined]
+    rows = [row for row in table_rows(PAGE.read_text(encoding="utf-8")) if row[0].startswith("`--")]
+    assert len(rows) == 6
+    for name, _, usual in rows:
+        assert float(usual.replace(",", "")) == options[name.strip("`")].default
+    limits = Limits()
+    text = PAGE.read_text(encoding="utf-8").replace("\n", " ")
+    for value in (limits.document, limits.fields, limits.connections):
+        assert f"{value:,}" in text
+    assert (limits.body, limits.file, limits.patience) == (256 * 2**10, 10 * 2**20, 15)
