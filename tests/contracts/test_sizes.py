@@ -134,4 +134,4 @@ def test_any_size_keeps(kind: str, data: st.DataObject) -> None:
 
 def test_the_kinds_are_all_kinds() -> None:
     kinds = {settings.__dataclass_fields__["kind"].default for settings in ModelSettings.__args__}
-    assert kinds == KINDS.keys()
+    assert kinds - {"classifier", "tagger"} == KINDS.keys()  # these have contracts of their own

@@ -110,6 +110,7 @@ ZOO: dict[str, Entry] = {
     "gpt-rotary-window": _gpt(replace(GPT_2, norm="post", positions="rotary", window=2, tied=False)),
     "decoder-only": _decoder_only(DECODER_ONLY),
     "decoder-only-rotary": _decoder_only(replace(DECODER_ONLY, positions="rotary", source_loss=0.5)),
+    "decoder-only-relative": _decoder_only(replace(DECODER_ONLY, positions="relative", reach=3)),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

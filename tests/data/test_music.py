@@ -60,6 +60,9 @@ def test_sets_of_pitches_go_from_high_to_low(tmp_path: Path) -> None:
         ({"train": [[[60], [128]]]}, "step 2: must hold a pitch from 0 to 127, or -1 for a rest, but holds 128"),
         ({"train": [[[60.5]]]}, "but holds 60.5"),
         ({"train": [[["x"]]]}, "but holds 'x'"),
+        ({"train": [[[float("nan"), 1]]]}, "but holds nan"),
+        ({"train": [[[float("inf")]]]}, "but holds inf"),
+        ({"train": [[[60, True]]]}, "but holds True"),
         ({"train": [[5]]}, "at most 4 pitches, but is 5"),
         ({"train": [[]]}, "train piece 1: must be a list of steps"),
         ({"train": []}, "must hold a list of pieces for `train`"),
@@ -144,7 +147,28 @@ def test_files_in_one_folder_are_held_out_one_by_one(tmp_path: Path) -> None:
     assert [len(pairs) for pairs in (list(corpus.train()), corpus.valid(), corpus.test())] == [2, 1, 1]
 
 
-def test_a_bad_file_among_good_ones_is_named(tmp_path: Path) -> None:
+def test_a_bad_file_among_good_ones_is_left_out_and_told_of(tmp_path: Path) -> None:
+    pytest.importorskip("symusic")
+    for number in range(8):
+        (tmp_path / f"{number}.mid").write_bytes(some_midi(60 + number))
+    corpus = open_corpus(Music(str(tmp_path)))
+    before = len(list(corpus.train()))
+    (tmp_path / f"{place_of_training(tmp_path)}.mid").write_bytes(SCALE[:-12])
+    corpus = open_corpus(Music(str(tmp_path)))
+    assert len(list(corpus.train())) == before - 1
+    report = corpus.report()
+    (problem,) = report.repairs.left_out.values()
+    assert "track 1: must have the" in problem
+    assert f"left out: 1 that cannot be read; the first is {problem}" in report.to_text()
+
+
+def place_of_training(folder: Path) -> int:
+    """The number of a file that is trained on."""
+    (first, *_) = open_corpus(Music(str(folder))).train()
+    return int(first.target.split()[1].removeprefix("on")) - 60
+
+
+def test_where_all_files_are_bad_one_is_named(tmp_path: Path) -> None:
     pytest.importorskip("symusic")
     place = folders(tmp_path / "m")
     for file in place.rglob("*.mid"):
@@ -192,5 +216,7 @@ def test_tokens_are_words(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="`transpose` must be from 0 to 12 semitones, but is 13"):
         Music("m", transpose=13)
+    with pytest.raises(ValueError, match="`grid` must be from 1 to 96 steps in a quarter note, but is 0"):
+        Music("m", grid=0)
     with pytest.raises(ValueError, match="`encoding` must be"):
         Music("m", encoding="abc")  # type: ignore[arg-type]

@@ -36,6 +36,13 @@ def recurrent() -> RecurrentLM:
     return RecurrentLM(RecurrentLMSettings(d_model=8), TOKENIZER.size)
 
 
+def test_an_overlap_needs_windows() -> None:
+    with pytest.raises(UsageError, match="this reads on and on, with its state carried"):
+        text_likelihood(recurrent(), TOKENIZER, LINES, window=4, overlap=3)
+    with pytest.raises(UsageError, match="this reads line by line"):
+        text_likelihood(gpt(), TOKENIZER, LINES, window=None, overlap=3)
+
+
 def step_by_step(model: SequenceModel, lines: list[str], context: int) -> list[float]:
     """−log P of every token of the text, each after at most `context` tokens before it, one call a token."""
     text = [token for line in lines for token in (*TOKENIZER.encode(line), SPECIALS.end)]

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from regard.folder import read_recipe
 from regard.music.midi import read_midi
+from tests.exploring.test_composing import music_model
 from tests.music.scores import SCALE, midi, off, on, track
 from tests.tiny import failed, regard
 
@@ -47,6 +49,9 @@ def test_train_and_compose(recipe: str, tmp_path: Path) -> None:
     assert fresh.out == ""
     notes = read_midi(Path(out).read_bytes()).notes
     assert notes
+    if recipe.startswith("music-jsb"):
+        step = 0.75 if recipe == "music-jsb-quarter" else 0.1875
+        assert all((note.start / step) % 1 < 0.01 or (note.start / step) % 1 > 0.99 for note in notes)
     ElementTree.parse(roll)
     primed = regard("generate", model, "--primer", str(tmp_path / "in.mid"), "--count", "2", *more)
     assert "after 4 of the primer" in primed.err
@@ -65,12 +70,15 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     failed(regard("generate", here, "--primer", "in.mid"), 2, "--primer needs --midi or --roll")
     failed(regard("generate", here, "S60", "--midi", out), 2, "not with a text, but there is a PROMPT")
     failed(regard("generate", here, "--json", "--midi", out), 2, "write whole files")
+    failed(regard("generate", here, "--lines", "4", "--midi", out), 2, "music has no lines, but --lines is 4")
+    failed(regard("generate", here, "--midi", out, "--roll", f"{here}/./o.mid"), 2, "must name two files")
 
 
 @pytest.mark.parametrize(
     ("overrides", "found"),
     [
         (["tokenizer.encoding=chorale"], 'the encodings are "performance" and "chorale"'),
+        (["tokenizer.grid=1"], "the grids are 4 and 1"),
         (["tokenizer={kind='bytes'}"], 'is "bytes"'),
         (["data={kind='text', text='a.txt'}"], '`data.kind` is "text"'),
     ],
@@ -78,3 +86,27 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
 def test_music_and_its_vocabulary_belong_together(overrides: list[str], found: str, tmp_path: Path) -> None:
     ran = regard("train", "music-piano", *overrides, "--out", str(tmp_path / "model"))
     failed(ran, 2, '`tokenizer.kind` must be "music"', found)
+
+
+def test_a_roll_without_lines_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, roll = music_model(tmp_path / "model", "chorale"), tmp_path / "roll.svg"
+    more = ["--max-tokens", "24", "--roll", str(roll)]
+    assert regard("generate", model, *more).code == 0
+    assert "attention of layer 2 of 2" in roll.read_text()
+    monkeypatch.setattr("regard.exploring.composing.LEAST", 2.0)
+    assert regard("generate", model, *more).code == 0
+    assert "no note got 200% of a head in layer 2 of 2" in roll.read_text()
+
+
+def test_one_note_is_one_note(tmp_path: Path) -> None:
+    model, out = music_model(tmp_path / "model", "chorale"), tmp_path / "out.mid"
+    written = regard("generate", model, "--max-tokens", "1", "--midi", out)
+    assert f"{out}: 1 note, " in written.err
+
+
+def test_another_recipe_is_not_needed_to_go_on(tmp_path: Path) -> None:
+    before = music_model(tmp_path / "before", "chorale", "data.grid=1")
+    changes = [f"data.music={chorales(tmp_path)}", "training.steps=2", "device=cpu", "log.tensorboard=false"]
+    assert regard("train", f"init={before}", *changes, "--out", tmp_path / "after").code == 0
+    found = read_recipe(tmp_path / "after")
+    assert (found.tokenizer, found.data.grid) == (read_recipe(before).tokenizer, 1)  # type: ignore[union-attr]

@@ -15,6 +15,7 @@ from regard.models.convs2s import ConvS2SSettings
 from regard.models.decoder_only import DecoderOnlySettings
 from regard.models.gpt import GPTSettings
 from regard.models.interface import SequenceModel
+from regard.models.labelling import ClassifierSettings, TaggerSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
@@ -35,6 +36,10 @@ SMALL: dict[type[Any], ModelSettings] = {
     DecoderOnlySettings: DecoderOnlySettings(layers=1, d_model=8, d_ff=8, heads=2, max_positions=32),
     WaveNetSettings: WaveNetSettings(channels=8, skip_channels=8, dilations=(1, 2), repeats=1),
 }
+
+
+def test_every_model_of_sequences_is_among_them() -> None:
+    assert SMALL.keys() == set(get_args(ModelSettings)) - {ClassifierSettings, TaggerSettings}
 
 
 def meta(settings: ModelSettings, vocabulary: int = V) -> SequenceModel[Any]:
@@ -88,7 +93,7 @@ def test_flops_of_an_lstm() -> None:
     assert flops.training_token == (2 * 3 * matrices * n - 2 * 2 * 4 * d * d) // n
 
 
-@pytest.mark.parametrize("kind", get_args(ModelSettings))
+@pytest.mark.parametrize("kind", SMALL)
 def test_every_kind_of_model_can_be_counted(kind: type[Any]) -> None:
     flops, memory = costs(SMALL[kind], length=3, tokens=6)
     assert flops.training_token > flops.decoding_token > 0

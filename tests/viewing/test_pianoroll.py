@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import re
+from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
@@ -41,6 +43,30 @@ def test_lines_have_a_colour_for_each_head_and_the_width_of_their_weight() -> No
     assert {part.findtext(f"{SVG}title") for part in lines} == {"head 1: 0.900", "head 2: 0.500", "head 1: 0.250"}
     assert len(drawn(svg, "chosen")) == 2
     assert re.search(r"\.h0 \{ stroke: #[0-9a-f]{6}; \} \.h1 \{ stroke: #[0-9a-f]{6}; \}", svg)
+
+
+@pytest.mark.parametrize("seen", [0, 2])  # along the time, and in one chord
+@pytest.mark.parametrize("heads", [2, 8, 16])
+def test_heads_that_look_at_the_same_note_do_not_hide_each_other(seen: int, heads: int) -> None:
+    lines = [Line(3, seen, head, 0.5) for head in range(heads)]
+    svg = pianoroll_svg(PIECE, "a piece", lines=lines, focus=[3])
+    middles = []
+    for part in drawn(svg, "look"):
+        if part.find(f"{SVG}title") is not None:
+            x, y, by_x, by_y, to_x, to_y = map(float, re.findall(r"[\d.]+", part.get("d", "")))
+            middles.append((x / 4 + by_x / 2 + to_x / 4, y / 4 + by_y / 2 + to_y / 4))
+    assert len(middles) == heads
+    assert all(math.dist(one, other) > 1 for one, other in combinations(middles, 2))
+    assert all(0 < y < float(ElementTree.fromstring(svg).get("height", "")) for _, y in middles)
+
+
+def test_the_legend_of_many_heads_has_rows() -> None:
+    svg = pianoroll_svg(PIECE, "a piece", lines=[Line(1, 0, head, 0.5) for head in range(16)])
+    words = {part.text: part for part in ElementTree.fromstring(svg).iter(f"{SVG}text") if part.text}
+    places = [tuple(float(words[f"head {head}"].get(side, "")) for side in "xy") for head in range(1, 17)]
+    assert len(set(places)) == 16
+    assert min(x for x, _ in places) > LEFT + 400  # beside the sentence
+    assert max(y for _, y in places) < float(ElementTree.fromstring(svg).get("height", ""))
 
 
 def test_a_few_notes_that_the_model_wrote_are_chosen() -> None:

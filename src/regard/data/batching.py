@@ -203,10 +203,10 @@ def _sentence_rows_of(store: TokenStore, settings: BatchSettings) -> list[Rows]:
         case "packed":
             return packed(source, store.target.lengths, settings.row)
         case "blocks" | "stream":
-            if source is not None:
+            if source is not None or store.labels is not None:
+                has = "pairs of source and target" if store.labels is None else "texts with labels"
                 raise UsageError(
-                    f"batch.layout: `{settings.layout}` is for running text, but the corpus has pairs of source and "
-                    "target. "
+                    f"batch.layout: `{settings.layout}` is for running text, but the corpus has {has}. "
                     "Use `packed` or `buckets`."
                 )
             return []

@@ -65,6 +65,14 @@ def sentence_rows(store: TokenStore, specials: Specials, rows: Rows, numbers: In
         source = _tokens(taken, taken.ids, shape, specials.padding)
     taken = take(store.target, rows.shape.target)
     shape = len(numbers), rows.shape.target
+    if store.labels is not None:
+        # The text is read as it is, with its end: nothing is written that a start could stand before.
+        text = _tokens(taken, taken.ids, shape, specials.padding)
+        if store.labels_tokens:
+            labels_BT = _spread(take(store.labels, rows.shape.target).ids, taken.slots, shape, 0)
+        else:
+            labels_BT = _spread(store.labels.ids[members], row, (len(numbers), 1), 0)
+        return Batch(None, text, torch.where(labels_BT > 0, labels_BT - 1, IGNORED))
     read = np.empty_like(taken.ids)
     read[1:] = taken.ids[:-1]
     read[taken.begin] = specials.start

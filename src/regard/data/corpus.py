@@ -38,11 +38,14 @@ from regard.data.formats import (
     text_blocks,
 )
 from regard.data.generated import Generated, Pair, Splits, generate
+from regard.data.labelled import Answers, Classes, Labelled, LabelSources, Restoring, Tagged, answers_of, place_of
+from regard.data.labelled import splits as label_splits
 from regard.data.music import splits as music_splits
 from regard.data.report import CorpusCounts, DataReport, Others, Survey, make_report
 from regard.data.sources import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.streams import open_text
 from regard.errors import DataError, UsageError
+from regard.text.restoring import TAGS
 
 __all__ = [
     "Corpus", "CorpusSettings", "Elsewhere", "Files", "LanguagePair", "Mixture", "Music", "Origin", "Text", "copies",
@@ -50,6 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 RULES = 2  # to be raised when the same files and settings come to give other pairs
+LONGEST_LABELLED = 10_000  # characters: a text is one row of a batch, and a book would fill the memory
 MOST_GROWTH = 100  # times: how much larger repetition may make an epoch
 
 Blocks = Callable[[Repairs], Iterator[Block]]
@@ -107,6 +111,8 @@ class _Part:
     form: str = ""
     one_sided: bool = False
     warnings: tuple[str, ...] = ()
+    answers: Answers | None = None
+    known_labels: tuple[str, ...] = ()
 
     def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
         """What the filters keep, block by block."""
@@ -167,6 +173,10 @@ class Corpus:
         """Those that a source must ask for, by a token before it; none where it need not."""
         self.one_sided = any(part.one_sided for part in parts)
         """Whether there is text for a language model, without sources."""
+        self.answers = parts[0].answers
+        """What has a label, the target of its pair: each text, or each of its words; None where there are none."""
+        self.known_labels = parts[0].known_labels
+        """Labels that there can be, whether they occur or not."""
         self._temperature, self._weights = temperature, weights or [1.0] * len(parts)
         self._other_repairs = Repairs()
         self._others: dict[tuple[int, str], list[Pair]] = {}
@@ -209,7 +219,7 @@ class Corpus:
             self._other_repairs,
         )
         warnings = [warning for part in self._parts for warning in part.warnings]
-        self._report = make_report(counts, survey, passed, repairs, others, warnings)
+        self._report = make_report(counts, survey, passed, repairs, others, warnings, self.answers is not None)
 
     def valid(self) -> list[Pair]:
         """The pairs to validate on: given, or held out of training; then training is read through if need be."""
@@ -273,6 +283,11 @@ class Corpus:
         if train and self._held:
             return
         name, found = self._parts[0].name, train + len(self._held)
+        if self.answers is not None:
+            raise DataError(
+                f"{name}: there must be enough different texts to hold some out for validation, but there are only "
+                f"{found:,}. Give others to validate on with `data.valid`."
+            )
         if self.one_sided:
             lines = "1 line" if found == 1 else f"{found:,} lines"
             raise DataError(
@@ -325,6 +340,8 @@ def open_corpus(settings: CorpusSettings) -> Corpus:
             return Corpus([_generated(settings)], HeldBySource)
         case Music():
             return Corpus([_music(settings)], HeldAtEnd)
+        case Labelled() | Classes() | Tagged() | Restoring():
+            return Corpus([_labelled(settings)], HeldBySource)
         case Elsewhere():
             raise UsageError(
                 f"data.kind: must be a corpus that can be read, but is `elsewhere`: the model was imported from "
@@ -336,9 +353,10 @@ def load_corpus(settings: CorpusSettings) -> Splits:
     """All pairs of a corpus at once."""
     if isinstance(settings, Generated):
         return generate(settings)
-    if isinstance(settings, Text | Music):
+    if isinstance(settings, Text | Music) or answers_of(settings) is not None:
+        has = "labels" if answers_of(settings) else "one side"
         raise UsageError(
-            f"data.kind: must be a corpus of pairs, but is `{settings.kind}`, which has one side. Choose `files`."
+            f"data.kind: must be a corpus of pairs, but is `{settings.kind}`, which has {has}. Choose `files`."
         )
     corpus = open_corpus(settings)
     return Splits(list(corpus.train()), corpus.valid(), corpus.test())
@@ -418,6 +436,17 @@ def _music(settings: Music) -> _Part:
     found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in music_splits(settings).items()}
     form = f"music {settings.encoding} {settings.transpose}"
     return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True)
+
+
+def _labelled(settings: LabelSources) -> _Part:
+    def rows(files: Callable[[], list[str]]) -> Rows:
+        return [(file,) for file in files()]
+
+    found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in label_splits(settings).items()}
+    filters = replace(NO_FILTERS, drop_damaged=True, max_characters=LONGEST_LABELLED)
+    name, form = place_of(settings), str(settings)
+    known = TAGS if isinstance(settings, Restoring) else ()
+    return _Part(name, found.pop("train"), found, filters, form=form, answers=answers_of(settings), known_labels=known)
 
 
 def _generated(settings: Generated) -> _Part:

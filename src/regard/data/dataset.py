@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data import known
+from regard.data.answers import encode_labelled, learn_with_labels
 from regard.data.corpus import Corpus, CorpusSettings, open_corpus
 from regard.data.generated import Pair
 from regard.data.known import Fingerprint, Known
@@ -37,7 +38,8 @@ class Dataset:
     valid: TokenStore
     valid_pairs: list[Pair]
     valid_bytes: int
-    """Of the targets to validate on, in UTF-8, with a line end after each: perplexity per byte is exp(nats / bytes)."""
+    """Of the targets to validate on, in UTF-8, with a line end after each: perplexity per byte is exp(nats / bytes).
+    0 where targets are labels."""
     report: DataReport | None
     """None where a tokenizer was given, as it is to a run that goes on: the corpus may not have to be read again."""
     fingerprint: Fingerprint
@@ -69,7 +71,9 @@ def read_dataset(
     with TrainingPairs(corpus, cache) as pairs:
         used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)
         cuts = used.training_cuts(text, seed)
-        if large:
+        if corpus.answers is not None:
+            train = encode_labelled(pairs, used, corpus.answers)
+        elif large:
             train = prepare(cache, corpus.origin(), corpus.texts(pairs), *cuts, status=status)
         else:
             train = encode_in_memory(corpus.texts(pairs), *cuts)
@@ -86,14 +90,19 @@ def read_dataset(
         # Files that changed in the meantime would leave something behind that does not belong to them.
         if place is not None and found is None and Fingerprint.of(corpus, cache) == fingerprint:
             known.keep(place, Known(used, valid, report))
-    valid_bytes = sum(len(pair.target.encode()) + 1 for pair in valid)
+    valid_bytes = 0 if corpus.answers is not None else sum(len(pair.target.encode()) + 1 for pair in valid)
     return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted)
 
 
 def _is_large(corpus: Corpus) -> bool:
     """Whether its tokens are kept in files; not what comes from a pipe, and cannot be known again."""
     files = corpus.origin().files
-    return all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= FILED
+    # Of labels each text has few: what is learned from fits into memory.
+    return (
+        corpus.answers is None
+        and all(file.is_file() for file in files)
+        and sum(file.stat().st_size for file in files) >= FILED
+    )
 
 
 def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
@@ -103,6 +112,8 @@ def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
 
 def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings) -> Tokenizer:
     """A vocabulary for what a corpus has: both sides, with a token for each language to ask for, or plain text."""
+    if pairs.corpus.answers is not None:
+        return learn_with_labels(pairs, pairs.corpus, settings)
     if pairs.corpus.one_sided:
         return Tokenizer.learn(_Targets(pairs), settings)
     return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages)
@@ -110,6 +121,8 @@ def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings) -> Token
 
 def encode_pairs(corpus: Corpus, pairs: Iterable[Pair], tokenizer: Tokenizer) -> TokenStore:
     """Some pairs of a corpus in memory, encoded as its training pairs are, but never with dropout."""
+    if corpus.answers is not None:
+        return encode_labelled(pairs, tokenizer, corpus.answers)
     return encode_in_memory(corpus.texts(pairs), tokenizer)
 
 

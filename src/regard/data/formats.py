@@ -51,6 +51,8 @@ class Repairs:
     """The files that began with one."""
     carriage_returns: dict[str, int] = field(default_factory=dict)
     """For each file the lines that ended in "\\r": before "\\n", or where the file ends."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """The MIDI files that could not be read, and what is wrong with each."""
 
 
 class Block(NamedTuple):

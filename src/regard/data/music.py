@@ -117,35 +117,58 @@ def _groups(place: str, file: str) -> Iterator[str]:
 def _blocks(settings: Music, split: str, repairs: Repairs) -> Iterator[Block]:
     """One piece a block, and in training one for each key that it is there in."""
     own = {"train": None, "valid": settings.valid, "test": settings.test}[split]
+    read = partial(_tunes, encoding=settings.encoding, grid=settings.grid, left_out=repairs.left_out)
     keys = sorted(range(-settings.transpose, settings.transpose + 1), key=abs) if split == "train" else [0]
     if own is not None:
-        tunes = _tunes(own, settings.encoding, "train", lambda group: True)
+        tunes = read(own, "train", lambda group: True)
     else:
         held = {} if _kind(find_music(settings.music)[0]) == ".json" else _held_out(settings)
-        tunes = _tunes(settings.music, settings.encoding, split, lambda group: held.get(group, "train") == split)
+        tunes = read(settings.music, split, lambda group: held.get(group, "train") == split)
     for number, tune in enumerate(tunes, 1):
         moved = [words for key in keys if (words := transposed(tune.words, key) if key else tune.words) is not None]
         yield Block(tune.place, number, [""] * len(moved), [" ".join(words) for words in moved])
 
 
-def _tunes(place: str, encoding: Encoding, split: str, wanted: Callable[[str], bool]) -> Iterator[_Tune]:
-    """The pieces of a place: of a JSON file those of a split, of MIDI files those of the groups that are wanted."""
+def _tunes(
+    place: str,
+    split: str,
+    wanted: Callable[[str], bool],
+    encoding: Encoding,
+    grid: int,
+    left_out: dict[str, str],
+) -> Iterator[_Tune]:
+    """The pieces of a place: of a JSON file those of a split, of MIDI files those of the groups that are wanted.
+
+    Of several MIDI files, those that cannot be read are left out; if there is no other, the first is told of.
+    """
+    if _kind(place) == ".json" and Path(place).is_file():
+        yield from _chorales(place, encoding, split)
+        return
+    found, problem = 0, None
+    for name, data in _midi_files(place, wanted):
+        try:
+            tune = _Tune(name, midi_words(data, encoding, name, grid))
+        except DataError as error:
+            problem = problem or error
+            left_out[name] = str(error)
+            continue
+        found += 1
+        yield tune
+    if problem is not None and not found:
+        raise problem
+
+
+def _midi_files(place: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """The MIDI files of the groups that are wanted: what each is called, and what is in it."""
     for file in find_music(place):
-        kind = _kind(file)
-        if kind == ".json":
-            yield from _chorales(file, encoding, split)
-        elif kind == ".tar":
-            for member, data in _members(file, wanted):
-                if data is None:
-                    continue
-                yield _Tune(f"{file}, {member.name}", midi_words(data, encoding, f"{file}, {member.name}"))
-        else:
-            path = Path(file)
-            if not wanted(_group(path.relative_to(place) if Path(place).is_dir() else path)):
-                continue
-            if path.stat().st_size > LARGEST:
-                raise _too_large(file, path.stat().st_size)
-            yield _Tune(file, midi_words(path.read_bytes(), encoding, file))
+        if _kind(file) == ".tar":
+            members = _members(file, wanted)
+            yield from ((f"{file}, {member.name}", data) for member, data in members if data is not None)
+            continue
+        path = Path(file)
+        if wanted(_group(path.relative_to(place) if Path(place).is_dir() else path)):
+            with path.open("rb") as stream:
+                yield file, stream.read(LARGEST + 1)  # more is refused by its size
 
 
 def _group(path: PurePath) -> str:
@@ -221,6 +244,8 @@ def _step(place: str, step: object) -> tuple[int, ...]:
         what = f"has {len(step)}" if isinstance(step, list) else f"is {step!r}"
         raise DataError(f"{place}: must be a list of at most {len(chorale.VOICES)} pitches, but {what}. Correct it.")
     for pitch in step:
-        if not isinstance(pitch, int | float) or pitch != int(pitch) or not -1 <= pitch < PITCHES:
+        # JSON as Python reads it may hold NaN and Infinity, and `true`, which Python counts as 1.
+        number = isinstance(pitch, int | float) and not isinstance(pitch, bool) and -1 <= pitch < PITCHES
+        if not number or pitch != int(pitch):
             raise DataError(f"{place}: must hold {RANGE}, but holds {pitch!r}. Correct it.")
     return tuple(int(pitch) for pitch in step)

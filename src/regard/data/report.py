@@ -154,7 +154,11 @@ def _corpus_lines(corpus: CorpusCounts) -> list[str]:
 def _repair_lines(repairs: Repairs) -> list[str]:
     mended = [f"a byte order mark in {file}" for file in repairs.byte_order_marks]
     mended += [f"{count:,} \\r at line ends in {file}" for file, count in repairs.carriage_returns.items()]
-    return [f"  taken away: {'; '.join(mended)}"] if mended else []
+    lines = [f"  taken away: {'; '.join(mended)}"] if mended else []
+    if repairs.left_out:
+        first = next(iter(repairs.left_out.values()))
+        lines.append(f"  left out: {len(repairs.left_out):,} that cannot be read; the first is {first}")
+    return lines
 
 
 def _words(guess: Guess | None) -> str:
@@ -266,17 +270,24 @@ def make_report(
     repairs: Repairs,
     others: Others,
     warnings: Iterable[str] = (),
+    labelled: bool = False,
 ) -> DataReport:
-    """Put together what was counted, guessed and found wrong; `warnings` are those that were known before."""
+    """Put together what was counted, guessed and found wrong; `warnings` are those that were known before.
+
+    Where targets are labels, they are in no language, and say nothing about the other side.
+    """
     held = others.pairs
     repairs = Repairs(
         repairs.byte_order_marks + others.repairs.byte_order_marks,
         repairs.carriage_returns | others.repairs.carriage_returns,
+        repairs.left_out | others.repairs.left_out,
     )
-    warnings = [*warnings, *_few(train, survey.lengths())]
+    warnings = [*warnings, *([] if labelled else _few(train, survey.lengths()))]
     for corpus, sample, given, filters in zip(corpora, survey.samples(), others.given, others.filters, strict=True):
         whose = f"{corpus.name}: " if len(corpora) > 1 else ""
         warnings += [*_dropped(corpus), *_repeated(corpus)]
+        if labelled:
+            continue
         warnings += [whose + warning for warning in _odd(corpus, sample, given, filters)]
     overlaps = survey.overlaps()
     for split, pairs in held.items():
@@ -284,7 +295,7 @@ def make_report(
         known = overlaps.get(split) if "source" in survey.lengths() else None
         warnings += [] if known is None else _shared(known, len(pairs), split)
     guesses: dict[str, Guess | None] = {}
-    if len(corpora) == 1:  # several are a mixture of who knows how many languages
+    if len(corpora) == 1 and not labelled:  # several are a mixture of who knows how many languages
         guesses = _guesses({"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}})
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,

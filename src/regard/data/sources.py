@@ -10,6 +10,8 @@ from typing import Literal
 from regard.data.filters import Filters
 from regard.data.formats import STDIN, Format, format_by_name
 from regard.data.generated import Generated
+from regard.data.labelled import Classes, Labelled, Restoring, Tagged
+from regard.music import chorale
 from regard.music.encoding import Encoding
 from regard.settings import check_words
 
@@ -143,6 +145,8 @@ class Music:
     music: str
     kind: Literal["music"] = "music"
     encoding: Encoding = "performance"
+    grid: int = chorale.STEPS
+    """Of chorales, how many steps there are in a quarter note: 4 are sixteenths."""
     valid: str | None = None
     test: str | None = None
     transpose: int = 0
@@ -150,11 +154,12 @@ class Music:
 
     def __post_init__(self) -> None:
         check_words(self)
+        chorale.check_grid(self.grid)
         if not 0 <= self.transpose <= 12:
             raise ValueError(f"`transpose` must be from 0 to 12 semitones, but is {self.transpose}")
 
 
-CorpusSettings = Generated | Files | Mixture | Text | Music | Elsewhere
+CorpusSettings = Generated | Files | Mixture | Text | Music | Labelled | Classes | Tagged | Restoring | Elsewhere
 
 
 def _check_language(name: str, language: str | None) -> None:

@@ -65,10 +65,20 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class TokenStore:
-    """Examples by number. A store of pairs has both sides; one for language models has no source."""
+    """Examples by number. A store of pairs has both sides; one for language models has no source.
+
+    One of labelled texts has these as targets, and `labels`: one for each text, or for each token, <end> included.
+    Label number n is kept as n + 1, and 0 where there is none.
+    """
 
     target: Side
     source: Side | None = None
+    labels: Side | None = None
+
+    @property
+    def labels_tokens(self) -> bool:
+        """Whether each token has a place for a label, and not each text."""
+        return self.labels is not None and len(self.labels.ids) == len(self.target.ids)
 
     @classmethod
     def of_pairs(cls, examples: Sequence[Example], end: int) -> TokenStore:

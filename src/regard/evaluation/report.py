@@ -101,12 +101,12 @@ class Report:
             for bucket in self.lengths
         ]  # fmt: skip
         parts = [
-            _table(files),
-            _table([("score", "value", "95 % interval", "how it was computed"), *scores], numbers=(1, 2)),
+            table(files),
+            table([("score", "value", "95 % interval", "how it was computed"), *scores], numbers=(1, 2)),
             f"The intervals are from {self.samples:,} bootstrap resamples with seed {self.seed}.",
         ]
         if lengths:
-            parts.append(_table([("length", "lines", "BLEU", "chrF", "ratio"), *lengths], numbers=(1, 2, 3, 4)))
+            parts.append(table([("length", "lines", "BLEU", "chrF", "ratio"), *lengths], numbers=(1, 2, 3, 4)))
         for title, examples in (("worst", self.worst), ("best", self.best)):
             if examples:
                 parts.append("\n".join([f"The {title} lines by chrF:", *map(_example, examples)]))
@@ -198,8 +198,8 @@ def _span(bucket: Bucket) -> str:
 
 
 def _rounded(score: Score) -> tuple[str, str]:
-    """The figure and its interval; a perplexity is never far from 1, so it gets another digit."""
-    digits = 3 if score.name.startswith("perplexity") else 2
+    """The figure and its interval; a perplexity is never far from 1, so it gets another digit, and nats get two."""
+    digits = 3 if score.name.startswith("perplexity") else 4 if score.name.startswith("nats") else 2
     interval = "" if score.low is None else f"{score.low:.{digits}f} … {score.high:.{digits}f}"
     return f"{score.value:.{digits}f}", interval
 
@@ -211,7 +211,8 @@ def _example(example: Example) -> str:
     )
 
 
-def _table(rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+def table(rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """Cells in columns; those of `numbers` stand on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.rjust(width) if place in numbers else cell.ljust(width)

@@ -12,10 +12,12 @@ from regard.models.convs2s import ConvS2S, ConvS2SSettings
 from regard.models.decoder_only import DecoderOnlySettings, decoder_only
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
+from regard.models.labelling import Classifier, ClassifierSettings, LabelModel, Tagger, TaggerSettings
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
 from regard.models.transformer import Transformer, TransformerSettings
 from regard.models.wavenet import WaveNet, WaveNetSettings
+from regard.text.labels import FIRST
 
 ModelSettings = (
     TransformerSettings
@@ -26,14 +28,34 @@ ModelSettings = (
     | ByteNetSettings
     | ConvS2SSettings
     | WaveNetSettings
+    | ClassifierSettings
+    | TaggerSettings
 )
+AnyModel = SequenceModel[Any] | LabelModel
+"""What a recipe may train."""
 
 
 def build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None = None) -> SequenceModel[Any]:
-    """A freshly initialised model of these settings over `vocabulary` tokens.
+    """A freshly initialised model of these settings over `vocabulary` tokens, which writes token by token.
 
     A source vocabulary of its own is the Transformer's privilege; recipes that give other models one are refused.
     """
+    return writing(build_any(settings, vocabulary, source_vocabulary), settings.kind)
+
+
+def writing(model: AnyModel, name: str) -> SequenceModel[Any]:
+    """The model, if it writes; others are refused by this name."""
+    if isinstance(model, LabelModel):
+        raise UsageError(
+            f"model: must be one that writes text, but `{name}` is a {model.settings.kind}: it gives labels. "
+            f"Use `{model.task}`."
+        )
+    return model
+
+
+def build_any(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None = None) -> AnyModel:
+    """A freshly initialised model of any kind. Where it labels texts, `vocabulary` is that of its labels, special
+    tokens among them, and `source_vocabulary` that of the texts."""
     try:
         return _build(settings, vocabulary, source_vocabulary)
     except RuntimeError as error:
@@ -50,7 +72,7 @@ def build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | Non
     )
 
 
-def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None) -> SequenceModel[Any]:
+def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | None) -> AnyModel:
     match settings:
         case TransformerSettings():
             return Transformer(settings, vocabulary, source_vocabulary)
@@ -68,3 +90,7 @@ def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | No
             return ConvS2S(settings, vocabulary)
         case WaveNetSettings():
             return WaveNet(settings, vocabulary)
+        case ClassifierSettings():
+            return Classifier(settings, source_vocabulary or vocabulary, vocabulary - FIRST)
+        case TaggerSettings():
+            return Tagger(settings, source_vocabulary or vocabulary, vocabulary - FIRST)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,10 @@ class LabelModel(Learner):
     A training batch has the text as its `target`, no `source`, and in `labels_BT` a label for each answer, [B, N].
     """
 
+    settings: ClassifierSettings | TaggerSettings
+    task: ClassVar[Literal["classify", "tag"]]
+    """What it does, as its command is called."""
+
     def __init__(self, body: BodySettings, vocabulary: int, labels: int) -> None:
         super().__init__()
         if labels < 2:
@@ -79,6 +83,8 @@ class LabelModel(Learner):
         self.vocabulary, self.labels = vocabulary, labels
         self.body = build_body(body, vocabulary)
         self.width = self.body.width
+        self.context = body.limit if isinstance(body, TransformerBodySettings) else None
+        """How many tokens it can read, the end among them; None if any number will do."""
         self.dropout = Dropout(body.dropout)
         self.output = _linear(self.width, labels)
 
@@ -115,6 +121,8 @@ class LabelModel(Learner):
 class Tagger(LabelModel):
     """A label for each token: N = T."""
 
+    task = "tag"
+
     def __init__(self, settings: TaggerSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings.body, vocabulary, labels)
         self.settings, self.packs_sentences = settings, self.body.packs_sentences
@@ -126,6 +134,8 @@ class Tagger(LabelModel):
 
 class Classifier(LabelModel):
     """One label for a text: N = 1."""
+
+    task = "classify"
 
     def __init__(self, settings: ClassifierSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings.body, vocabulary, labels)

@@ -9,7 +9,7 @@ In all of them queries, keys and values of a sentence that attends to itself bec
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -18,13 +18,13 @@ from regard.layers import quantised
 from regard.layers.block import DecoderLayer, EncoderLayer
 from regard.layers.quantised import Int8Linear, PackedLinear
 from regard.models.gpt import CausalTransformer
-from regard.models.interface import SequenceModel
+from regard.models.interface import Learner
 from regard.models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
 
 
-def convert(model: SequenceModel[Any], precision: Precision) -> None:
+def convert(model: Learner, precision: Precision) -> None:
     """Make `model` compute in this precision, in place. It can no longer be trained or saved."""
     device = next(model.parameters()).device.type
     _check(precision, device)
@@ -57,7 +57,7 @@ def _check(precision: Precision, device: str) -> None:
         )
 
 
-def _replace(model: SequenceModel[Any], kind: type[PackedLinear | Int8Linear]) -> None:
+def _replace(model: Learner, kind: type[PackedLinear | Int8Linear]) -> None:
     output = getattr(model, "output", None)
     quantised.replace_linears(model, kind)
     if not isinstance(model, Transformer | CausalTransformer):

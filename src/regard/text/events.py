@@ -7,6 +7,7 @@ from typing import Literal
 
 import tokenizers
 
+from regard.music import chorale
 from regard.music.encoding import Encoding, vocabulary
 from regard.text.learning import SPECIALS, whole_words
 
@@ -17,6 +18,12 @@ class MusicEvents:
 
     kind: Literal["music"] = "music"
     encoding: Encoding = "performance"
+    """As in the data; a recipe takes it from there, unless told."""
+    grid: int = chorale.STEPS
+    """Of chorales, the steps in a quarter note; taken from the data, too."""
+
+    def __post_init__(self) -> None:
+        chorale.check_grid(self.grid)
 
     @property
     def vocabulary(self) -> int:

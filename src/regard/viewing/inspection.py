@@ -33,6 +33,18 @@ class Inspection(Anatomy):
         return "\n\n".join([title, self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)])
 
 
+@dataclass(frozen=True)
+class Listing(Anatomy):
+    """The matrices of a model that gives labels, which writes nothing that could be counted."""
+
+    labels: int
+
+    def to_text(self) -> str:
+        """A page for a terminal."""
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.labels:,} labels, "
+        return f"{title}{self.parameters:,} parameters\n\n{matrix_table(self)}"
+
+
 def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
     """Add to a model's `parts` what else can be known; it must be on the meta device.
 

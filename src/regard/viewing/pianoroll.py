@@ -6,6 +6,7 @@ the more weight. Lines of all notes would hide the music, so those of a few note
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from regard.viewing.svg import MARGIN, picture, text
 LEFT, TOP, WIDE = 56, 54, 1_080
 ROW = 7  # pixels a semitone
 BELOW = 46
+APART = 10  # pixels between the arcs of neighbouring heads, where there is room
+ENTRY, ENTRIES = 64, 10  # pixels of a head in the legend, and how many stand in a row of it
 FOCUS = 4  # notes whose lines are drawn, unless told
 COLOURS = (("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
            ("#86590a", "#e8c15a"), ("#b3206b", "#ff8fc0"), ("#18727d", "#66d3df"), ("#5f636c", "#b3b8bf"))  # fmt: skip
@@ -50,16 +53,18 @@ def pianoroll_svg(
         raise UsageError("piano roll: needs at least one note to draw, but there is none. Write a longer piece.")
     chosen = set(_spread(lines, primed) if focus is None else focus)
     drawn = [line for line in lines if line.note in chosen and line.note != line.seen]
-    roll = _Roll(piece)
     heads = 1 + max((line.head for line in lines), default=-1)
+    roll = _Roll(piece, heads)
     parts = [text(MARGIN, 30, title, "title"), *roll.keys(), *roll.seconds()]
     for number, note in enumerate(piece.notes):
         look = "chosen" if number in chosen and drawn else "primed" if number in primed else "note"
         parts.append(roll.note(note, look))
     parts += [roll.line(line) for line in sorted(drawn, key=lambda line: line.weight)]
+    below = BELOW
     if drawn:
-        parts += roll.legend(heads)
-    return picture(title, LEFT + WIDE + MARGIN, roll.bottom + BELOW, parts, _STYLE + _colours(heads))
+        parts += roll.legend()
+        below += (heads - 1) // ENTRIES * 18
+    return picture(title, LEFT + WIDE + MARGIN, roll.bottom + below, parts, _STYLE + _colours(heads))
 
 
 def _spread(lines: Sequence[Line], primed: Collection[int]) -> list[int]:
@@ -71,8 +76,9 @@ def _spread(lines: Sequence[Line], primed: Collection[int]) -> list[int]:
 class _Roll:
     """Where times and pitches are in the picture."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece, heads: int) -> None:
         pitches = [note.pitch for note in piece.notes]
+        self.heads = heads
         self.piece, self.low, self.high = piece, min(pitches) - 2, max(pitches) + 2
         self.scale = WIDE / max(piece.duration, 0.1)
         self.bottom = TOP + (self.high - self.low + 1) * ROW
@@ -114,21 +120,27 @@ class _Roll:
     def line(self, line: Line) -> str:
         one, other = self.piece.notes[line.note], self.piece.notes[line.seen]
         x, y, to_x, to_y = self.x(one.start), self._middle(one), self.x(other.start) + 2, self._middle(other)
-        high = min(y, to_y) - min(24 + abs(x - to_x) / 8, 90)  # an arc, so that lines along a row can be told apart
+        # An arc, so that lines along a row can be told apart; and for each head another one, since several may look
+        # at the same note.
+        high = max(min(y, to_y) - min(24 + abs(x - to_x) / 8, 90), 12)
+        aside = line.head * min(APART, (self.bottom - high) / self.heads) / max(math.hypot(to_x - x, to_y - y), 1)
+        middle, high = (x + to_x) / 2 + (to_y - y) * aside, high + abs(to_x - x) * aside
         return (
             f'<path class="look h{line.head}" stroke-width="{0.6 + 5 * line.weight:.2f}" '
-            f'd="M{x:.1f} {y:.1f}Q{(x + to_x) / 2:.1f} {max(high, 12):.1f} {to_x:.1f} {to_y:.1f}">'
+            f'd="M{x:.1f} {y:.1f}Q{middle:.1f} {high:.1f} {to_x:.1f} {to_y:.1f}">'
             f"<title>head {line.head + 1}: {line.weight:.3f}</title></path>"
         )
 
-    def legend(self, heads: int) -> list[str]:
-        """Which colour is whose."""
+    def legend(self) -> list[str]:
+        """Which colour is whose, in as many rows as it takes."""
         y = self.bottom + 34
         found = [text(LEFT, y, "lines lead to what was looked at when an orange note was written", "small quiet")]
-        x = LEFT + WIDE - 64 * heads
-        for head in range(heads):
-            found.append(f'<path class="look h{head}" stroke-width="4" d="M{x + 64 * head} {y - 4}h14"/>')
-            found.append(text(x + 64 * head + 19, y, f"head {head + 1}", "small quiet"))
+        left = LEFT + WIDE - ENTRY * min(self.heads, ENTRIES)
+        for head in range(self.heads):
+            row, place = divmod(head, ENTRIES)
+            x, below = left + ENTRY * place, y + 18 * row
+            found.append(f'<path class="look h{head}" stroke-width="4" d="M{x} {below - 4}h14"/>')
+            found.append(text(x + 19, below, f"head {head + 1}", "small quiet"))
         return found
 
     def _middle(self, note: Note) -> float:

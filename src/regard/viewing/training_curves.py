@@ -45,6 +45,8 @@ def training_svg(events: Sequence[Event], title: str) -> str | None:
     plots = [_loss(steps, validations)]
     if bleu := _points(validations, "bleu"):
         plots.append(_plot("BLEU of the validation set, greedy", [("", bleu, ".1f")], marks=(max, ".1f"), zero=True))
+    elif accuracy := _points(validations, "accuracy"):
+        plots.append(_plot("accuracy in percent, validation set", [("", accuracy, ".1f")], marks=(max, ".1f")))
     elif perplexity := _points(validations, "perplexity"):
         plots.append(
             _plot("validation perplexity a token", [("", perplexity, ".4g")], marks=(min, ".4g"), log=_wide(perplexity))
@@ -73,7 +75,8 @@ def _loss(steps: Sequence[Event], validations: Sequence[Event]) -> Plot:
     curves = [("training", _thinned(_points(steps, "loss")), ".3f")]
     if nll := _points(validations, "nll"):
         curves.append(("validation", nll, ".3f"))
-    return _plot("loss in nats a token", curves)
+    answer = "label" if _points(validations, "accuracy") else "token"
+    return _plot(f"loss in nats a {answer}", curves)
 
 
 def _plot(
