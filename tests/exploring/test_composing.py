@@ -27,7 +27,7 @@ def music_model(place: Path, encoding: Encoding, *more: str) -> Path:
     """A folder with a model of music that has learned nothing."""
     settings = [
         f"data={{kind='music', music='none.json', encoding='{encoding}'}}",
-        f"tokenizer={{kind='music', encoding='{encoding}'}}",
+        "tokenizer={kind='music'}",
         "model={kind='gpt', layers=2, d_model=16, d_ff=24, heads=2, positions='relative', reach=8, dropout=0.0}",
     ]
     return language_model(place, [*settings, *more])
@@ -54,6 +54,20 @@ def test_a_primer_is_what_the_piece_begins_with(model: Model) -> None:
     assert [note.pitch for note in found.piece.notes if note.start < 0.1][:1] == [60] or len(found.piece.notes) > 4
     known = read_words(found.words[: found.primer], "chorale" if found.words[0][0] == "S" else "performance").piece
     assert [note.pitch for note in known.notes] == [60, 62, 64, 65]
+
+
+def test_a_grid_is_read_and_written(tmp_path: Path) -> None:
+    quarters = load(music_model(tmp_path / "model", "chorale", "data.grid=1"))
+    (found,) = quarters.compose(SCALE, SHORT, seed=1)
+    assert found.primer == 4 * 4  # four quarters
+    assert [round(note.start, 2) for note in found.piece.notes if note.start < 3][:2] == [0.0, 0.75]
+
+
+def test_a_primer_that_is_cut_begins_with_a_whole_step(tmp_path: Path) -> None:
+    chorale = load(music_model(tmp_path / "model", "chorale", "model.positions=learned", "model.max_positions=70"))
+    (found,) = chorale.compose(SCALE, SHORT, seed=1)
+    assert (found.primer, found.prompt_cut) == (32, 32)
+    assert found.words[0] == "S64"
 
 
 def test_as_json(model: Model) -> None:

@@ -190,7 +190,7 @@ def test_what_was_kept_is_what_the_cache_holds(layer: int) -> None:
     assert before.layers[layer].keys_BHKE.shape[2] == len(step.kept)
     assert close(shown(found, "qkv", "k")[:3], before.layers[layer].keys_BHKE[0, 1])
     assert close(shown(found, "qkv", "v")[:4], after.layers[layer].values_BHKE[0, 1])
-    assert "3 words before it were kept" in step.sentence
+    assert "all tokens before it (3) were kept" in step.sentence
     encoder = walk(tiny("transformer"), TEXT, TARGET, "encoder")
     assert all(each.kept is None and each.computed is None for each in encoder.steps)
 

@@ -61,6 +61,7 @@ def take(address: str) -> None:
             page = browser.new_context(**settings).new_page()  # type: ignore[arg-type]
             page.goto(address)
             for view in (translate, attention, beam, explore, walk, inside):
+                page.mouse.move(0, 0)  # it would point at something in the next view
                 page.goto(re.sub("(#.*)?$", f"#{view.__name__}", page.url, count=1))
                 model = "gpt-char" if view is explore else "demo"
                 page.locator("#settings select").first.select_option(model)

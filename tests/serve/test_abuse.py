@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import io
 import json
 import socket
@@ -18,6 +19,7 @@ import httpx
 import pytest
 
 from regard.serve.limits import Limits
+from tests.documents.files import word
 from tests.serve.running import Running, running
 
 XSS = [
@@ -96,6 +98,7 @@ def test_more_than_allowed_is_refused(small: Running) -> None:
         million = b'{"text":"x"' + b',"a":1' * 10**6 + b"}"
         assert client.post("/api/translate", content=million).status_code == 413
         assert post("/api/translate", {"text": "x", "prefix": "y " * 4000}) == 413
+        assert post("/api/translate", {"text": "x", "prefix": "y" * 4999}) == 413
 
 
 @pytest.mark.parametrize("body", [b'"' + b'\\"' * 130_000, b"[" * 260_000, b"[]" * 130_000, b'"\\', b'{"text":"x\\'])
@@ -155,6 +158,51 @@ def test_slow_clients_are_left(small: Running, sent: bytes, status: bytes) -> No
     answer = raw(small, sent)
     assert time.monotonic() - begin < 5
     assert (answer.split()[1] if answer else b"") == status
+
+
+@pytest.mark.parametrize("key", [None, "secret"])
+def test_who_sends_slowly_is_in_nobodys_way(words_model: Path, key: str | None) -> None:
+    """More half-sent requests than the server takes at a time, and others are answered at once."""
+    head = (
+        b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"
+    )
+    limits = Limits(requests=4, arriving=4, strangers=4, patience=5)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with running({"words": words_model}, limits, key) as few, few.client(headers=headers) as client:
+        host, port = few.address.removeprefix("http://").split(":")
+        lines = [socket.create_connection((host, int(port)), timeout=5) for _ in range(12)]
+        try:
+            for line in lines:
+                line.sendall(head)
+            time.sleep(0.2)
+            begin = time.monotonic()
+            for _ in range(5):
+                assert client.post("/api/translate", json={"text": "two"}).status_code == 200
+                assert client.post("/translate", json={"q": "two", "source": "en", "target": "de"}).status_code == 200
+            assert time.monotonic() - begin < 3
+            # The first to come are the first to go, long before their time is up.
+            lines[0].settimeout(2)
+            assert lines[0].recv(1_000).startswith(b"HTTP/1.1 408")
+        finally:
+            for line in lines:
+                line.close()
+
+
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "in pieces"])
+def test_who_listens_only_after_sending_all_hears_that_it_is_too_much(small: Running, announced: bool) -> None:
+    host, port = small.address.removeprefix("http://").split(":")
+    for _ in range(3):
+        line = http.client.HTTPConnection(host, int(port), timeout=10)
+        pieces = (b"x" * 65_536 for _ in range(170))
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        if announced:
+            line.request("POST", "/api/documents", b"".join(pieces), headers)
+        else:
+            line.request("POST", "/api/documents", pieces, headers, encode_chunked=True)
+        response = line.getresponse()
+        assert response.status == 413
+        assert json.loads(response.read())["error"]["field"] == "body"
+        line.close()
 
 
 def test_a_slow_second_request_is_left_too(small: Running) -> None:
@@ -227,6 +275,39 @@ def test_bombs_are_refused(small: Running) -> None:
                 if name != "a.html":
                     assert response.status_code >= 400, (route, name)
             assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.html", b"<" * 1_000_000),
+        ("a.html", b"<p>a</p>" * 120_000),
+        ("a.txt", b"a\n" * 201_000),
+        ("a.docx", word("".join(f"<w:p{n}/>" for n in range(201_000)))),
+    ],
+)
+def test_documents_that_take_long_to_read_are_not(small: Running, name: str, data: bytes) -> None:
+    with small.client() as client:
+        begin = time.monotonic()
+        response = client.post("/api/documents", files={"file": (name, data)})
+        assert (response.status_code, "tags and lines" in response.text) == (413, True), response.text
+        assert time.monotonic() - begin < 2
+
+
+def test_large_documents_are_read_one_after_the_other_and_few_at_a_time(words_model: Path) -> None:
+    async def all_of_them() -> list[int]:
+        async with httpx.AsyncClient(base_url=few.address, timeout=30) as client:
+            asked = [client.post("/api/documents", files={"file": ("a.html", data)}) for _ in range(6)]
+            small = client.post("/api/documents", files={"file": ("a.html", b"<p>two</p>")})
+            return [response.status_code for response in await asyncio.gather(*asked, small)]
+
+    data = b"<p>two</p><hr>" * 5_000
+    with running({"words": words_model}, Limits(documents=2)) as few:
+        *statuses, last = asyncio.run(all_of_them())
+        assert set(statuses) == {200, 429}
+        assert last == 200
+        with few.client() as client:
+            assert client.post("/api/documents", files={"file": ("a.html", data)}).status_code == 200
 
 
 def test_a_thousand_form_fields(small: Running) -> None:

@@ -41,7 +41,7 @@ def test_the_client_translates_detects_and_lists(client: LibreTranslateAPI) -> N
     assert found[0]["confidence"] > found[1]["confidence"]
     assert sum(each["confidence"] for each in found) == pytest.approx(100, abs=0.2)
     assert client.detect("das Haus ist nicht für sich")[0]["language"] == "de"
-    assert client.detect("日本") == []
+    assert client.detect("日本") == client.detect("") == client.detect("1, 2") == []
 
 
 def test_the_client_with_a_key(words_model: Path) -> None:
@@ -71,6 +71,23 @@ def test_several_texts_lines_and_alternatives(http: httpx.Client) -> None:
     assert http.post("/translate", json={"q": "", "source": "en", "target": "de"}).json() == {"translatedText": ""}
 
 
+def test_a_list_is_translated_in_batches(server: Running, http: httpx.Client) -> None:
+    worked: list[int] = []
+    count = server.desk.metrics.worked
+    texts = ["one", "two", "three", "four", "two\nfive", "six"] * 5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.desk.metrics, "worked", lambda model, rows: (worked.append(rows), count(model, rows))[1])
+        found = http.post("/translate", json={"q": texts, "source": "en", "target": "de"}).json()["translatedText"]
+    assert found == ["eins", "zwei", "drei", "vier", "zwei\nfünf", "sechs"] * 5
+    assert worked == [6]
+
+
+def test_several_models_of_a_pair_are_named_once(words_model: Path) -> None:
+    with running({"one": words_model, "two": words_model}) as double, double.client() as http:
+        error = http.post("/translate", json={"q": "x", "source": "xx", "target": "yy"}).json()["error"]
+        assert "(en → de)" in error
+
+
 def test_html_keeps_its_tags(http: httpx.Client) -> None:
     body = {"q": "<p class=a>two</p><b>three</b><script>one</script>", "source": "en", "target": "de", "format": "html"}
     found = http.post("/translate", json=body).json()["translatedText"]
@@ -88,10 +105,14 @@ def test_the_source_may_be_guessed(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"source": "en", "target": "de"}, 400, "q: Field required"),
+        ({"source": "en", "target": "de"}, 400, "q: must be given, but is missing"),
         ({"q": "x", "source": "xx", "target": "de"}, 400, "must be languages of a model here (en → de)"),
         ({"q": "x", "source": "auto", "target": "xx"}, 400, "must be languages of a model here"),
-        ({"q": "x", "source": "en", "target": "de", "format": "pdf"}, 400, "format: Input should be 'text' or 'html'"),
+        (
+            {"q": "x", "source": "en", "target": "de", "format": "pdf"},
+            400,
+            "format: must be one of 'text' or 'html', but is a text",
+        ),
         ({"q": "x" * 5_001, "source": "en", "target": "de"}, 413, "q: must be at most 5,000 characters"),
         ({"q": ["x"] * 129, "source": "en", "target": "de"}, 413, "q: must be at most 128 texts"),
         ({"q": "x", "source": "en", "target": "de", "alternatives": 99}, 413, "alternatives: must be at most 16"),

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from regard.api import Model, load
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
-from regard.exploring import attention, following
+from regard.exploring import attention, following, inside
 from regard.serve import answers
 from tests.serve.running import Running
 
@@ -75,6 +75,41 @@ def test_a_translation_is_the_models_own(client: httpx.Client, words: Model) -> 
 
 def test_a_translation_can_be_told_how_to_begin(client: httpx.Client) -> None:
     assert ask(client, "translate", text="two", prefix="drei")["translations"][0]["text"].startswith("drei")
+
+
+def test_a_text_of_several_sentences_is_translated_whole(client: httpx.Client, words: Model) -> None:
+    found = ask(client, "translate", answers.TranslateAnswer, text="two\n\n- three\n42\ntwo\n", nbest=2, beam=4)
+    assert found["translations"][0]["text"] == "zwei\n\n- drei\n42\nzwei\n"
+    assert [(each["source"], each["text"]) for each in found["segments"]] == [
+        ("two", "zwei"),
+        ("three", "drei"),
+        ("two", "zwei"),
+    ]
+    alone = [ask(client, "translate", text=text, nbest=2, beam=4) for text in ("two", "three", "two")]
+    for rank in range(2):
+        parts = [each["translations"][rank] for each in alone]
+        whole = found["translations"][rank]
+        assert whole["tokens"] == [token for part in parts for token in part["tokens"]]
+        assert whole["score"] == pytest.approx(sum(part["score"] for part in parts), abs=1e-4)
+    assert found["source_tokens"] == [token for each in alone for token in each["source_tokens"]]
+    read = written = 0
+    expected = []
+    for each in alone:
+        expected += [[source + read, target + written] for source, target, _ in each["alignment"]]
+        read, written = read + len(each["source_tokens"]), written + len(each["translations"][0]["tokens"])
+    assert [link[:2] for link in found["alignment"]] == expected
+
+
+def test_a_single_sentence_is_translated_as_it_stands(client: httpx.Client, words: Model) -> None:
+    for text in ("two", " two  three ", "42", "a\0b\nc"):
+        found = ask(client, "translate", answers.TranslateAnswer, text=text)
+        (expected,) = words.translations([text])
+        assert found["translations"][0]["text"] == expected[0].text
+        assert [each["source"] for each in found["segments"]] == [text]
+    assert ask(client, "translate", text=" ")["segments"] == []
+    assert ask(client, "translate", text="- two", prefix="drei")["translations"][0]["text"].startswith("- drei")
+    left_alone = ask(client, "translate", text="42\n43")
+    assert (left_alone["translations"][0]["text"], left_alone["segments"]) == ("42\n43", [])
 
 
 def test_asking_for_more_translations_than_beams_widens_the_search(client: httpx.Client) -> None:
@@ -153,6 +188,23 @@ def test_positions_neighbours_and_inside(client: httpx.Client) -> None:
     assert client.get("/api/models/nobody/inside").status_code == 404
 
 
+def test_what_is_inside_is_computed_once(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    about = inside.inside
+    monkeypatch.setattr(inside, "inside", lambda model, place: (asked.append(model), about(model, place))[1])
+    first, second = (client.get("/api/models/babble/inside").content for _ in range(2))
+    assert first == second
+    assert len(asked) <= 1  # none, if somebody else asked before
+
+
+def test_a_picture_of_a_search_can_be_told_how_to_search(client: httpx.Client) -> None:
+    def draw(**search: object) -> bytes:
+        return client.post("/api/picture", json={"text": "two", "what": "beam", **search}).content
+
+    assert draw(beam=1) != draw(beam=3)
+    assert draw(beam=3, alpha=0.0) != draw(beam=3, alpha=1.0)
+
+
 def events(response: httpx.Response) -> list[dict[str, Any]]:
     assert response.headers["content-type"].startswith("text/event-stream")
     return [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
@@ -193,20 +245,37 @@ def test_closing_a_stream_stops_the_model(client: httpx.Client, server: Running)
         (413, "limit", "translate", {"text": "x", "beam": 17}, "beam"),
         (413, "limit", "translate", {"text": "x", "nbest": 17}, "beam"),
         (413, "limit", "generate", {"text": "x", "max_tokens": 513}, "512"),
-        (422, "usage", "translate", {}, "text"),
-        (422, "usage", "translate", {"text": 4}, "string"),
-        (422, "usage", "translate", {"text": "x", "beam": "4"}, "integer"),
-        (422, "usage", "translate", {"text": "x", "beam": True}, "integer"),
-        (422, "usage", "translate", {"text": "x", "beams": 4}, "beams"),
-        (422, "usage", "translate", {"text": "x", "beam": 10**30}, "beam"),
-        (422, "usage", "next", {"text": "x", "temperature": -1}, "temperature"),
+        (413, "limit", "generate", {"text": "x", "max_tokens": 1500}, "512"),
+        (413, "limit", "picture", {"text": "x", "what": "beam", "beam": 17}, "beam"),
+        (413, "limit", "translate", {"text": "two", "prefix": "x" * 4000}, "prefix: must be at most 512 tokens"),
+        (400, "usage", "translate", {"text": "two\nthree", "prefix": "zwei"}, "one sentence, but it has 2"),
+        (422, "usage", "translate", {}, "text: must be given, but is missing"),
+        (422, "usage", "translate", {"text": 4}, "text: must be a text, but is 4."),
+        (422, "usage", "translate", {"text": "x", "beam": "4"}, "beam: must be a whole number, but is a text."),
+        (422, "usage", "translate", {"text": "x", "beam": True}, "beam: must be a whole number, but is true."),
+        (422, "usage", "translate", {"text": "x", "beams": 4}, "beams: must be a field of this route"),
+        (422, "usage", "translate", {"text": "x", "beam": 0}, "beam: must be at least 1, but is 0."),
+        (422, "usage", "translate", {"text": "x", "beam": 10**30}, "beam: must be at most 1,000,000, but is a number"),
+        (422, "usage", "translate", {"text": "x", "language": "e" * 51}, "a text of at most 50 characters"),
+        (422, "usage", "next", {"text": "x", "temperature": -1}, "temperature: must be at least 0.0, but is -1."),
+        (422, "usage", "picture", {"text": "x", "what": "face"}, "what: must be one of 'matrix', 'arcs'"),
+        (
+            422,
+            "usage",
+            "attention/head",
+            {"text": "x", "name": "cross", "layer": 0, "head": "all"},
+            "head: must be a whole number or one of 'mean', but is a text.",
+        ),
         (400, "usage", "translate", {"text": "x", "language": "fr"}, "language"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(
     client: httpx.Client, status: int, kind: str, route: str, body: dict[str, object], words: str
 ) -> None:
-    assert words in refuse(client, status, kind, route, **body)["message"]
+    error = refuse(client, status, kind, route, **body)
+    assert words in error["message"]
+    if status == 422:
+        assert error["field"] == error["message"].partition(":")[0]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +297,10 @@ def test_what_cannot_be_is_refused_with_a_sentence(
 def test_bodies_that_are_no_question(client: httpx.Client, body: bytes, status: int) -> None:
     response = client.post("/api/translate", content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
-    assert response.json()["error"]["message"]
+    message = response.json()["error"]["message"]
+    assert ": must be " in message
+    assert ", but " in message
+    assert ".." not in message
 
 
 def test_texts_of_every_length_and_script(client: httpx.Client) -> None:
@@ -259,7 +331,8 @@ def test_documents_keep_their_form(client: httpx.Client, name: str) -> None:
     response = client.post("/api/documents", files={"file": (name, before)}, data={"model": "words"})
     assert response.status_code == 200, response.text
     assert response.content == before.replace(b"two", b"zwei").replace(b"three", b"drei")
-    assert quote(name) in response.headers["content-disposition"]
+    stem, _, suffix = name.rpartition(".")
+    assert response.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quote(stem)}.de.{suffix}"
 
 
 def test_documents_that_cannot_be_read_are_refused(client: httpx.Client) -> None:
@@ -273,6 +346,9 @@ def test_documents_that_cannot_be_read_are_refused(client: httpx.Client) -> None
     assert status("x.docx", b"no zip") == 400
     assert status("x.txt", b"two", model="nobody") == 404
     assert status("x.txt", b"two ." * 50_000) == 413
+    assert status("x.txt", b"x" * 5_001) == 413
+    assert status("x.txt", b"two\n\n" * 20_001) == 413
+    assert status("x.txt", b"a. " * 60_000) == 413
     assert client.post("/api/documents", data={"model": "words"}).status_code == 422
 
 

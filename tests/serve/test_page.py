@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from regard.api import load
+from regard.exploring.sentences import SENTENCES, TITLES
 from regard.serve.limits import Limits
 from tests.serve.running import Running, running
 
@@ -110,8 +111,8 @@ def test_the_page_is_small_and_complete_in_itself() -> None:
 def test_there_are_words_for_everything_in_every_language() -> None:
     table = FILES["words-table.js"].read_text(encoding="utf-8")
     known: set[str] = set()
-    for group, rows in re.findall(r"^  (\w+): \{\n(.*?)^  \},", table, re.MULTILINE | re.DOTALL):
-        for name, cells in re.findall(r'^    "?([\w.]+)"?: \[(.*?)\],$', rows, re.MULTILINE | re.DOTALL):
+    for group, rows in re.findall(r"^export const (\w+) = \{\n(.*?)^\};", table, re.MULTILINE | re.DOTALL):
+        for name, cells in re.findall(r'^  "?([\w.]+)"?: \[(.*?)\],$', rows, re.MULTILINE):
             said = re.findall(r'null|"(?:[^"\\]|\\.)*"', cells)
             assert len(said) == 3, name
             assert "null" not in said[1:], name
@@ -121,7 +122,22 @@ def test_there_are_words_for_everything_in_every_language() -> None:
     code = "".join(file.read_text(encoding="utf-8") for name, file in FILES.items() if name.endswith(".js"))
     used = set(re.findall(r'\bt\("([a-z][\w.]+)"', code))
     assert len(used) > 100
-    assert used <= known
+    # What several views say stands once, under no view.
+    assert {name for name in used if name not in known and name.partition(".")[2] not in known} == set()
+
+
+def test_every_step_of_a_walk_can_be_told_in_every_language() -> None:
+    rows = dict(
+        re.findall(
+            r'^  "((?:said|step)\.[\w.]+)": \[(.*)\],$', FILES["words-table.js"].read_text("utf-8"), re.MULTILINE
+        )
+    )
+    english = {f"said.{name}": text for name, text in SENTENCES.items()}
+    english |= {f"step.{name}": text for name, text in TITLES.items()}
+    assert rows.keys() == english.keys()
+    for name, cells in rows.items():
+        for said in re.findall(r'"(.*?)"', cells):
+            assert set(re.findall(r"\{\w+\}", said)) == set(re.findall(r"\{\w+\}", english[name])), name
 
 
 # ---- translate
@@ -177,6 +193,44 @@ def test_a_lower_translation_can_be_taken_copied_and_asked_for_by_curl(visit: Op
     page.get_by_text("Show the API call").click()
     expect(page.locator("pre").first).to_contain_text("/api/translate")
     expect(page.locator("pre").first).to_contain_text("it'\\''s seven")
+
+
+def test_several_lines_are_translated_whole_and_steered_sentence_by_sentence(visit: Opener, server: Running) -> None:
+    page = visit("translate")
+    lines = "seven\n\neight nine\nseven"
+    labelled(page, "Text to translate").fill(lines)
+    output = page.locator(".output")
+    whole = ask(server, "translate", model="words", text=lines, beam=4, alpha=0.6, nbest=4)["translations"][0]["text"]
+    expect(output).to_have_text(whole, use_inner_text=True)
+    assert whole.count("\n") == 3
+    assert whole.startswith("sieben\n\n")
+    with page.expect_request("**/api/alternatives") as asked:
+        output.locator(".word").last.click()
+    assert asked.value.post_data_json["text"] == "seven"
+    assert asked.value.post_data_json["prefix"] == ""
+    other = page.locator(".alternatives button").nth(1)
+    instead = other.get_attribute("title")
+    other.click()
+    expect(output).to_have_text(whole[: whole.rindex("sieben")] + str(instead), use_inner_text=True)
+    expect(page.locator(".facts b")).to_have_count(0)  # one sentence's score is not that of all
+    page.get_by_role("button", name="Undo").click()
+    expect(output).to_have_text(whole, use_inner_text=True)
+    page.locator(".others li").nth(1).click()
+    expect(output.locator(".word")).to_have_count(0)
+    page.get_by_role("link", name="Beam").click()
+    expect(labelled(page, "Text to translate")).to_have_value("seven")
+
+
+def test_a_long_text_scrolls_in_its_pane(visit: Opener) -> None:
+    page = visit("translate")
+    labelled(page, "Text to translate").fill("seven\n" * 300)
+    page.locator(".output .word").nth(299).wait_for()
+    for pane in ("textarea", ".output"):
+        assert page.evaluate(f"document.querySelector('{pane}').clientHeight") < 600
+        assert page.evaluate(f"(({{ scrollHeight, clientHeight }}) => scrollHeight > clientHeight)"
+                             f"(document.querySelector('{pane}'))")  # fmt: skip
+    page.locator("input[type=file]").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"seven"})
+    expect(page.locator(".file")).to_be_in_viewport()
 
 
 def test_a_file_is_translated_and_saved(visit: Opener) -> None:
@@ -265,18 +319,51 @@ def test_attention_by_keyboard(visit: Opener) -> None:
     expect(page.locator(".readout")).to_contain_text("Point at a word")
 
 
-def test_the_pair_is_seen_side_by_side_and_pictures_are_saved(visit: Opener) -> None:
+def test_pictures_are_saved_and_an_example_the_model_cannot_read_is_not_explained(visit: Opener) -> None:
     page = visit("attention")
     page.get_by_role("button", name="it → animal / street").click()
-    rows = page.locator(".pair-row")
-    expect(rows).to_have_count(2)
-    rows.nth(1).click()
-    expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
-    expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
+    expect(page.locator(".pair")).to_contain_text("words does not know all characters of this example")
+    expect(page.locator(".pair-row")).to_have_count(0)
     for kind, begin in (("SVG", "<svg"), ("HTML", "<!doctype html")):
         with page.expect_download() as download:
             page.get_by_role("button", name=f"Save as {kind}").click()
         assert Path(download.value.path()).read_text(encoding="utf-8").lower().lstrip().startswith(begin)
+
+
+PIECES = "The ani|mal did|n|'|t cross the street because i|t was too {}|."
+
+
+def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
+    """Both halves of “it” look at both halves of “animal”; in the second sentence at “street”."""
+    page = visit("attention")
+    page.locator(".detail h2").wait_for()
+
+    def tokens(text: str) -> list[str]:
+        return [*PIECES.format("wide" if "wide" in text else "tired").replace("|", " ").split(), "‹end›"]
+
+    def summary(route: Route) -> None:
+        text = route.request.post_data_json["text"]
+        named = {"name": "encoder", "layer": 0, "heads": 1, "queries": tokens(text), "keys": tokens(text)}
+        numbers = {"entropy": [1.0], "distance": [1.0], "separators": [0.0]}
+        route.fulfill(json={"source": text, "target": "", "maps": [{**named, **numbers}]})
+
+    def weights(route: Route) -> None:
+        names = tokens(route.request.post_data_json["text"])
+        looked = {"street": 0.75} if "wide" in names else {"ani": 0.5, "mal": 0.25}
+        row = [looked.get(name, 0.0) for name in names]
+        route.fulfill(json={"weights": [row if name in ("i", "t") else [0.0] * len(names) for name in names]})
+
+    page.route("**/api/attention", summary)
+    page.route("**/api/attention/head", weights)
+    page.get_by_role("button", name="it → animal / street").click()
+    rows = page.locator(".pair-row")
+    expect(rows).to_have_count(2)
+    expect(rows.first.locator("> .muted")).to_have_text("it → animal 0.75")
+    expect(rows.nth(1).locator("> .muted")).to_have_text("it → street 0.75")
+    assert rows.first.locator(".shaded").all_inner_texts()[:4] == ["The", "animal", "didn't", "cross"]
+    rows.nth(1).click()
+    expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
 
 
 # ---- beam
@@ -365,6 +452,24 @@ def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: P
         page.context.close()
 
 
+def test_the_end_of_a_text_is_neither_appended_nor_in_the_way(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    page.locator(".bars.next li").first.wait_for()
+    token = {"id": 1, "text": "a", "probability": 0.25, "chance": 0.25, "end": False}
+    end = {**token, "id": 0, "text": "‹end›", "probability": 0.5, "chance": 0.5, "end": True}
+    page.route(
+        "**/api/next",
+        lambda route: route.fulfill(json={"text_tokens": [], "tokens": [end, token], "kept": 2, "entropy": 1.0}),
+    )
+    labelled(page, "The text so far").fill("seven")
+    bars = page.locator(".bars.next button")
+    expect(bars).to_have_count(2)
+    expect(bars.first).to_have_attribute("title", re.compile("Here the text would end"))
+    expect(bars.first).to_have_attribute("tabindex", "-1")
+    expect(bars.nth(1)).to_have_attribute("title", re.compile("Add it to the text"))
+    expect(bars.nth(1)).to_have_attribute("tabindex", "0")
+
+
 # ---- walk through
 
 
@@ -399,8 +504,42 @@ def test_a_gpt_shows_what_it_kept_and_what_it_computed(visit: Opener) -> None:
     count = page.locator(".cache-words span").count()
     expect(page.locator(".cache-words .kept")).to_have_count(count - 1)
     expect(page.locator(".cache-words .computed")).to_have_count(1)
+    expect(page.locator(".cache .legend span")).to_have_text(["kept from before", "computed now"])
     page.locator(".steps button").last.click()
     expect(page.locator(".step h2")).to_have_text("Next token")
+
+
+def test_every_language_tells_the_numbers_of_the_walk(visit: Opener, server: Running) -> None:
+    page = visit("walk", "babble")
+    labelled(page, "Text").fill("seven")
+    steps = ask(server, "walk", model="babble", text="seven")["steps"]
+    (kept,) = [step for step in steps if step["id"] == "qkv"]
+    (scale,) = [step for step in steps if step["id"] == "scale"]
+    for language, scaled in (("en", "Divided by"), ("de", "Geteilt durch"), ("zh", "除以")):
+        page.locator("#settings select").nth(1).select_option(language)
+        labelled(page, {"en": "Text", "de": "Text", "zh": "文字"}[language]).fill("seven")
+        title = f"{scaled} √{scale['values']['d_k']}"
+        page.locator(".steps button").filter(has_text=title).click()
+        expect(page.locator(".step h2")).to_have_text(title)
+        page.locator(".steps button").nth(steps.index(kept)).click()
+        expect(page.locator(".sentence")).to_contain_text(re.compile(rf"[(（]{kept['values']['count']}\b"))
+        for place, step in enumerate(steps):
+            page.locator(".steps button").nth(place).click()
+            assert "{" not in page.locator(".sentence").inner_text(), step["id"]
+
+
+def test_the_last_label_of_a_table_has_room(visit: Opener) -> None:
+    page = visit("walk")
+    labelled(page, "Text").fill("seven eight nine " * 6)
+    page.locator(".steps button").filter(has_text="Softmax").click()
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    label, frame = (
+        page.locator(".column-labels span").last.bounding_box(),
+        page.locator(".step .scroller").bounding_box(),
+    )
+    assert label is not None
+    assert frame is not None
+    assert label["x"] + label["width"] <= frame["x"] + frame["width"]
 
 
 # ---- inside
@@ -418,8 +557,9 @@ def test_inside_counts_every_parameter(visit: Opener, words_model: Path) -> None
     expect(page.locator(".matrix-table tbody tr").first).to_be_visible()
     expect(page.locator(".places .cells")).to_have_count(2)
     assert page.evaluate("[...document.querySelectorAll('.drawing')].every((each) => each.naturalWidth > 0)")
-    labelled(page, "A word or token").fill("seven")
-    expect(page.locator(".neighbours li").first).to_be_visible()
+    expect(page.locator(".neighbours li")).to_have_count(12)  # there is something to see before a word is typed
+    with page.expect_request(lambda asked: "neighbours" in asked.url and asked.post_data_json["text"] == "seven"):
+        labelled(page, "A word or token").fill("seven")
     page.get_by_text("Recipe", exact=True).click()
     expect(page.locator(".more pre").last).to_contain_text("d_model = 64")
 
@@ -575,7 +715,7 @@ def test_a_text_that_is_too_long_cannot_be_typed(visit: Opener, words_model: Pat
         page = visit("translate", address=small.address)
         labelled(page, "Text to translate").press_sequentially("seven seven seven")
         expect(labelled(page, "Text to translate")).to_have_value("seven seve")
-        expect(page.locator(".count")).to_have_text("10 / 10")
+        expect(page.locator(".count")).to_have_text("10 / 10 · full, the rest is left out")
         page.context.close()
 
 

@@ -78,7 +78,8 @@ def test_lines_of_a_note_by_keyboard_and_without_a_head(page: Page, tmp_path: Pa
         page.keyboard.press("ArrowRight")
     expect(page.locator(".readout")).to_contain_text("F4, 2.3 s")
     drawn = page.locator(".look").count()
-    assert drawn
+    # Two heads with two lines each, to three notes: some look at the same one, and are seen nevertheless.
+    assert drawn == len({line.get_attribute("d") for line in page.locator(".look").all()}) == 4
     page.get_by_role("button", name="Head 1").click()
     assert page.locator(".look.head-0").count() == 0
     assert page.locator(".look").count() < drawn

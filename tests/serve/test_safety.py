@@ -62,8 +62,15 @@ def test_a_key_may_stand_in_the_body_where_libretranslates_clients_write_it(lock
             assert client.post("/api/translate", json={"text": "two", "api_key": key}).status_code == 401
 
 
+def test_half_a_character_is_no_key(locked: Running) -> None:
+    with locked.client() as client:
+        body = b'{"q": "two", "source": "en", "target": "de", "api_key": "\\ud800"}'
+        response = client.post("/translate", content=body, headers={"content-type": "application/json"})
+        assert response.status_code == 401
+
+
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "localhost@evil", "a b"]
+    "host", ["[:::::]", "[", "evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "localhost@evil", "a b"]
 )
 def test_a_name_that_is_not_the_servers_is_refused(server: Running, host: str) -> None:
     with server.client() as client:
@@ -84,6 +91,8 @@ def test_pages_of_others_cannot_ask(server: Running) -> None:
         for headers in (
             {"origin": "https://evil.example"},
             {"origin": "null"},
+            {"origin": "http://["},
+            {"origin": "http://[:::::]"},
             {"origin": f"http://{own}.evil.example"},
             {"origin": "http://localhost:1"},
             {"sec-fetch-site": "cross-site"},
@@ -140,10 +149,12 @@ def test_page_files_have_tags_and_unknown_ones_are_not_there(server: Running) ->
             "/page/%2e%2e/own.py",
             "/page//etc/passwd",
             "/page/%00",
-            "/page/",
             "/page/x.js",
         ):
             assert client.get(path).status_code == 404, path
+        for path in ("/page", "/page/"):
+            response = client.get(path)
+            assert (response.status_code, response.headers["location"]) == (308, "/"), path
         first = client.get("/")
         if first.status_code == 200:
             again = client.get("/", headers={"if-none-match": first.headers["etag"]})

@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
 from regard.generation import Generation
 from regard.models.gpt import GPTSettings
-from regard.music.encoding import Encoding, midi_words, read_words
+from regard.music.encoding import Encoding, last_words, midi_words, read_words
 from regard.music.midi import write_midi
 from regard.music.notes import Piece
 from regard.music.reading import Reading
@@ -88,13 +88,17 @@ class NoteAttention:
 
 def encoding_of(model: Bundle, what: str = "music") -> Encoding:
     """How a model writes music; raises UsageError for one that writes none."""
+    return _events(model, what).encoding
+
+
+def _events(model: Bundle, what: str) -> MusicEvents:
     settings = model.recipe.tokenizer
     if not isinstance(settings, MusicEvents):
         raise UsageError(
             f"{what}: needs a model of music, but `{model.recipe.name}` was trained on text. Train one: "
             "regard train music-jsb"
         )
-    return settings.encoding
+    return settings
 
 
 @dataclass(frozen=True)
@@ -111,20 +115,20 @@ class Primer:
 
 
 def primer_of(model: Bundle, midi: bytes | None, place: str = "primer") -> Primer:
-    """The notes of a MIDI file as a model reads them: of a long one the last 1,024 words; or nothing."""
-    encoding = encoding_of(model)
+    """The notes of a MIDI file as a model reads them: of a long one about the last 1,024 words; or nothing."""
+    events = _events(model, "music")
     if midi is None:
         return Primer()
-    words, context = midi_words(midi, encoding, place), model.network.context
+    words, context = midi_words(midi, events.encoding, place, events.grid), model.network.context
     room = LONGEST_PRIMER if context is None else min(LONGEST_PRIMER, context // 2)
-    kept = tuple(words[-room:])
+    kept = tuple(last_words(words, events.encoding, room))
     return Primer(kept, len(words) - len(kept))
 
 
 def composed(model: Bundle, primer: Primer, written: Generation, seed: int) -> Composition:
     """The piece that a primer and what was written after it make up."""
-    words = (*primer.words, *written.text.split())
-    reading = read_words(words, encoding_of(model))
+    words, events = (*primer.words, *written.text.split()), _events(model, "music")
+    reading = read_words(words, events.encoding, events.grid)
     return Composition(words, len(primer.words), reading, written.finish_reason, seed, primer.cut)
 
 

@@ -13,15 +13,23 @@ from regard.data.generated import Generated
 from regard.data.sources import Files
 from regard.exploring.bundle import Bundle
 from regard.exploring.walk import can_walk
-from regard.models.build import build
+from regard.models.build import AnyModel, build_any
+from regard.models.labelling import LabelModel
 from regard.text.tokenizer import MusicEvents
 from regard.viewing.capture import role
-from regard.viewing.inspection import look
+from regard.viewing.inspection import Inspection, Listing, look
 from regard.viewing.parameters import anatomy
 from regard.viewing.training_curves import read_metrics, training_svg
 from regard.viewing.wiring_svg import wiring_svg
 
-Task = Literal["translate", "generate"]
+Task = Literal["translate", "generate", "classify", "tag"]
+
+
+def task_of(network: AnyModel) -> Task:
+    """What a model is for."""
+    if isinstance(network, LabelModel):
+        return network.task
+    return "translate" if network.reads_source else "generate"
 
 
 @dataclass(frozen=True)
@@ -55,12 +63,15 @@ class Summary:
     attention: tuple[AttentionStack, ...]
     walk: bool
     music: bool
+    labels: tuple[str, ...] = ()
+    """Those that it gives, if it does."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         values = asdict(self)
         values["languages"]["target"] = list(self.languages.target)
-        values["attention"] = list(values["attention"])
+        for name in ("attention", "labels"):
+            values[name] = list(values[name])
         return values
 
 
@@ -78,6 +89,24 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
         attention_stacks(bundle),
         can_walk(network),
         isinstance(bundle.recipe.tokenizer, MusicEvents),
+    )
+
+
+def label_summary(loaded: folder.Loaded, identifier: str, labels: tuple[str, ...]) -> Summary:
+    """What to say in a list of a model that gives labels."""
+    recipe, network = loaded.recipe, loaded.network
+    return Summary(
+        identifier,
+        recipe.name,
+        task_of(network),
+        recipe.model.kind,
+        sum(weight.numel() for weight in network.parameters()),
+        network.context,
+        Languages(None, ()),
+        (),  # nothing here can look at it
+        False,
+        False,
+        labels,
     )
 
 
@@ -129,13 +158,18 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     with torch.device("meta"):
-        model = build(recipe.model, tokenizer.size, tokenizer.source.size)
-    parts = anatomy(model, recipe.name, recipe.model.kind, tokenizer.size)
-    found = look(model, parts, None, recipe.batch.tokens, recipe.search.beam)
+        model = build_any(recipe.model, tokenizer.size, tokenizer.source.size)
+    found: Inspection | Listing
+    parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
+    if isinstance(model, LabelModel):
+        found, wiring = Listing(**vars(parts), labels=model.labels), None
+    else:
+        found = look(model, parts, None, recipe.batch.tokens, recipe.search.beam)
+        wiring = wiring_svg(model, f"How {recipe.name} is wired")
     card = None if place is None else place / folder.CARD
     return Inside(
         found.to_json(),
-        wiring_svg(model, f"How {recipe.name} is wired"),
+        wiring,
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),

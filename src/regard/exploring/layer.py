@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.exploring.sentences import Said, Value
 from regard.exploring.steps import Step, Table, Words, table
 from regard.layers.attention import Attention, KeyValue
 from regard.layers.block import Residual
@@ -103,23 +104,10 @@ def _qkv(
     computed: tuple[int, ...] | None,
 ) -> Step:
     query_QE, keys_KE, values_KE = parts
-    if cross:
-        sentence = (
-            f"Each word being written asks with a query; the keys and values are those of the source, made once from "
-            f"what the encoder read. Here are those of head {way.head + 1}."
-        )
-    else:
-        sentence = (
-            f"Three matrices make of each vector a query (what it looks for), a key (what it offers to be found by) "
-            f"and a value (what it gives). Here are those of head {way.head + 1}."
-        )
-        if kept is not None:
-            sentence += _cache(way, kept)
     source = "memory" if cross else "x"
     return Step(
         f"{cross}qkv",
-        "Query, key, value" if not cross else "Query; the source’s keys and values",
-        sentence,
+        _projecting(way, cross, kept),
         f"q = x·W_Q,  k = {source}·W_K,  v = {source}·W_V",
         f"[{len(query_QE)}, {size}] → q [{len(query_QE)}, {query_QE.shape[1]}], "
         f"k [{len(keys_KE)}, {keys_KE.shape[1]}], v [{len(values_KE)}, {values_KE.shape[1]}]",
@@ -129,19 +117,20 @@ def _qkv(
     )
 
 
-def _cache(way: Sublayers, kept: tuple[int, ...]) -> str:
+def _projecting(way: Sublayers, cross: str, kept: tuple[int, ...] | None) -> Said:
+    """What is said of queries, keys and values, and of those that were there already."""
+    head: dict[str, Value] = {"head": way.head + 1}
+    if cross or kept is None:
+        return Said(("source" if cross else "qkv",), head)
     if not kept:
-        return f" «{way.word}» is the first to be read: nothing is kept yet, and its own are computed."
-    before = "the one word" if len(kept) == 1 else f"the {len(kept)} words"
-    return f" When «{way.word}» is read, keys and values of {before} before it were kept; only its own are computed."
+        return Said(("qkv", "qkv.first"), {**head, "word": way.word})
+    return Said(("qkv", "qkv.kept"), {**head, "word": way.word, "count": len(kept)})
 
 
 def _turn(way: Sublayers, query_QE: Tensor, keys_KE: Tensor) -> Step:
     return Step(
         "turn",
-        "Turned by position",
-        "Pairs of numbers in each query and key are turned by an angle that grows with the position: what is left "
-        "in their product is the distance between the two.",
+        Said(("turn",), {}),
         "q ← R(position)·q,  k ← R(position)·k",
         f"[{len(query_QE)}, {query_QE.shape[1]}]",
         (table("q", query_QE, way.words), table("k", keys_KE, way.words)),
@@ -166,16 +155,9 @@ def _weighed(
     scores_BHQK = products_BHQK / math.sqrt(d_k)
     hidden_BHQK = ~visible.dense(scores_BHQK)[:, None].expand(scores_BHQK.shape)
     way.steps += [
+        Step(f"{cross}scores", Said(("scores",), {}), "s = q·kᵀ", shape, (show("q·kᵀ", products_BHQK),)),
         Step(
-            f"{cross}scores", "Scores",
-            f"The query of each word meets the key of every word{' of the source' if cross else ''}: "
-            "the more alike the two, the larger their product.",
-            "s = q·kᵀ", shape, (show("q·kᵀ", products_BHQK),),
-        ),
-        Step(
-            f"{cross}scale", f"Divided by √{d_k}",
-            f"A product of {d_k} pairs of numbers grows with {d_k}; divided by √{d_k} = {math.sqrt(d_k):.4g} it keeps "
-            "a size at which the softmax still learns.",
+            f"{cross}scale", Said(("scale",), {"d_k": d_k, "root": float(f"{math.sqrt(d_k):.4g}")}),
             "s ← s / √d_k", shape, (show("s", scores_BHQK),),
         ),
     ]  # fmt: skip
@@ -183,48 +165,38 @@ def _weighed(
         scores_BHQK = scores_BHQK + bias_BHQK
         way.steps.append(
             Step(
-                f"{cross}bias", "Distance",
-                "What the distance between two words is worth is added to their score.",
+                f"{cross}bias", Said(("bias",), {}),
                 "s ← s + b(distance)", shape, (show("b", bias_BHQK), show("s + b", scores_BHQK)),
             )
         )  # fmt: skip
     scores_BHQK = scores_BHQK.masked_fill(hidden_BHQK, -torch.inf)
     weights_BHQK = scores_BHQK.softmax(dim=-1).masked_fill(hidden_BHQK, 0.0)
     way.steps += [
-        _mask(way, cross, bool(hidden_BHQK.any()), shape, show("s", scores_BHQK)),
+        _mask(cross, bool(hidden_BHQK.any()), shape, show("s", scores_BHQK)),
         Step(
-            f"{cross}softmax", "Softmax",
-            f"Each row becomes shares that sum to one. «{way.word}» looks most at {_most(way, others, weights_BHQK)}.",
+            f"{cross}softmax", Said(("softmax",), {"word": way.word, **_most(way, others, weights_BHQK)}),
             "w = softmax(s)", shape, (show("w", weights_BHQK),),
         ),
     ]  # fmt: skip
     return weights_BHQK
 
 
-def _mask(way: Sublayers, cross: str, hides: bool, shape: str, shown: Table) -> Step:
-    if hides:
-        sentence = (
-            "What may not be seen is blotted out: words that come later, and those outside a window if there is one. "
-            "A score of −∞ becomes a weight of 0."
-        )
-    else:
-        seen = "the whole source" if cross else "the whole text"
-        sentence = f"Here nothing is hidden: every word may look at {seen}."
-    return Step(f"{cross}mask", "Mask", sentence, "s_ij ← −∞ where i may not see j", shape, (shown,))
+def _mask(cross: str, hides: bool, shape: str, shown: Table) -> Step:
+    said = Said(("mask" if hides else "mask.none",), {})
+    return Step(f"{cross}mask", said, "s_ij ← −∞ where i may not see j", shape, (shown,))
 
 
-def _most(way: Sublayers, others: Words, weights_BHQK: Tensor) -> str:
+def _most(way: Sublayers, others: Words, weights_BHQK: Tensor) -> dict[str, Value]:
+    """Whom the followed word looks at most, and how much."""
     row_K = weights_BHQK[0, way.head, way.words.position or 0]
     best = int(row_K.argmax())
-    return f"«{others.labels[best]}»: {float(row_K[best]):.0%}"
+    return {"other": others.labels[best], "share": round(float(row_K[best]), 4)}
 
 
 def _sum(way: Sublayers, cross: str, others: Words, weights_QK: Tensor, values_KE: Tensor, head_QE: Tensor) -> Step:
     return Step(
         f"{cross}sum",
-        "Weighted sum",
-        f"The values are added up, each as much as its weight says: what «{way.word}» gathers from the words it "
-        "looks at.",
+        Said(("sum",), {"word": way.word}),
         "z = Σ_j w_j · v_j",
         f"[{weights_QK.shape[0]}, {weights_QK.shape[1]}] · [{values_KE.shape[0]}, {values_KE.shape[1]}] → "
         f"[{head_QE.shape[0]}, {head_QE.shape[1]}]",
@@ -233,11 +205,9 @@ def _sum(way: Sublayers, cross: str, others: Words, weights_QK: Tensor, values_K
 
 
 def _join(way: Sublayers, cross: str, joined_TD: Tensor, through_TD: Tensor, heads: int) -> Step:
-    all_heads = "The only head" if heads == 1 else f"What all {heads} heads gathered is laid side by side, and"
     return Step(
         f"{cross}join",
-        "Heads joined",
-        f"{all_heads} goes through one more matrix, back to the size of the model.",
+        Said(("join",), {"heads": heads}),
         "y = Concat(z_1, …, z_h)·W_O",
         f"[{joined_TD.shape[0]}, {joined_TD.shape[1]}] → [{through_TD.shape[0]}, {through_TD.shape[1]}]",
         (table("z_1 … z_h", joined_TD, way.words), table("y", through_TD, way.words)),
@@ -250,14 +220,14 @@ def fed_forward(way: Sublayers, feedforward: FeedForward, around: Residual) -> N
     inner_BTF = activate(feedforward.inner(y_BTD), feedforward.activation)
     through_BTD = feedforward.outer(inner_BTF)
     name, size = feedforward.activation.removesuffix("-tanh"), inner_BTF.shape[2]
-    active = float((inner_BTF[0, way.words.position or 0] != 0).float().mean())
-    quiet = f" Of «{way.word}», {active:.0%} of them are not zero." if name == "relu" else ""
+    said = Said(("feedforward",), {"activation": name, "size": size})
+    if name == "relu":
+        active = round(float((inner_BTF[0, way.words.position or 0] != 0).float().mean()), 4)
+        said = Said((*said.names, "feedforward.zeros"), {**said.values, "word": way.word, "share": active})
     way.steps.append(
         Step(
             "feedforward",
-            "Feed-forward",
-            f"Each word by itself goes through two matrices, with {name} between them: out to {size} numbers and "
-            f"back.{quiet}",
+            said,
             "y = (silu(x·W_g + b_g) ⊙ (x·W_1 + b_1))·W_2 + b_2" if name == "swiglu"
             else f"y = {name}(x·W_1 + b_1)·W_2 + b_2",
             f"[{y_BTD.shape[1]}, {y_BTD.shape[2]}] → [{y_BTD.shape[1]}, {size}] → [{y_BTD.shape[1]}, {y_BTD.shape[2]}]",
@@ -274,9 +244,7 @@ def _enter(way: Sublayers, around: Residual, place: str) -> Tensor:
         way.steps.append(
             Step(
                 place.format("norm"),
-                "Norm",
-                "Each vector is shifted and scaled to mean 0 and variance 1, then by learned numbers, before the "
-                "sub-layer reads it.",
+                Said(("norm",), {}),
                 "x′ = LayerNorm(x)",
                 f"[{y_BTD.shape[1]}, {y_BTD.shape[2]}]",
                 (table("x", way.x_BTD[0], way.words), table("LayerNorm(x)", y_BTD[0], way.words)),
@@ -292,15 +260,12 @@ def _leave(way: Sublayers, around: Residual, through_BTD: Tensor, place: str) ->
     shape = f"[{result_BTD.shape[1]}, {result_BTD.shape[2]}]"
     if around.pre:
         step = Step(
-            place.format("add"), "Add",
-            "What came out is added to what went in: the word keeps what it was, and gains what it found.",
+            place.format("add"), Said(("add",), {}),
             "x ← x + y", shape, (*shown, table("x + y", result_BTD[0], way.words)),
         )  # fmt: skip
     else:
         step = Step(
-            place.format("norm"), "Add & norm",
-            "What came out is added to what went in, so that the word keeps what it was; then each vector is shifted "
-            "and scaled to mean 0 and variance 1, and by learned numbers.",
+            place.format("norm"), Said(("add", "norm"), {}),
             "x ← LayerNorm(x + y)", shape,
             (*shown, table("x + y", sum_BTD[0], way.words), table("LayerNorm(x + y)", result_BTD[0], way.words)),
         )  # fmt: skip

@@ -59,7 +59,7 @@ class Shown:
 class Asked:
     """What to draw: a text, perhaps with its translation, and for one head which; None lets the picture choose.
 
-    `name` is encoder, decoder or cross; layers and heads are counted from 0.
+    `name` is encoder, decoder or cross; layers and heads are counted from 0. `beam` and `alpha` are how to search.
     """
 
     text: str = ""
@@ -68,6 +68,8 @@ class Asked:
     name: str | None = None
     layer: int | None = None
     head: Head | None = None
+    beam: int | None = None
+    alpha: float | None = None
 
 
 def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) -> Shown:
@@ -83,7 +85,7 @@ def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) ->
         case "alignment":
             return _alignment(bundle, asked)
         case "beam":
-            tree = grow(bundle, asked.text, language=asked.language)
+            tree = grow(bundle, asked.text, asked.beam, asked.alpha, asked.language)
             return _drawn(f"How {name} searched", tree_svg(tree, f"How {name} searched"), tree.results[0].text)
         case "next":
             return _chances(bundle, asked)

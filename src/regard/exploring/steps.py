@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.exploring.sentences import Said
+
 MOST = 64  # rows and columns of a table that are shown; `Table.whole` tells how many there are
 DIGITS = 4
 
@@ -48,13 +50,22 @@ class Step:
     """
 
     id: str
-    title: str
-    sentence: str
+    said: Said
     formula: str
     shapes: str
     tensors: tuple[Table, ...]
     kept: tuple[int, ...] | None = None
     computed: tuple[int, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is called, in English."""
+        return self.said.title
+
+    @property
+    def sentence(self) -> str:
+        """What happens, in English."""
+        return self.said.sentence
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -62,6 +73,8 @@ class Step:
             "id": self.id,
             "title": self.title,
             "sentence": self.sentence,
+            "said": list(self.said.names),
+            "values": dict(self.said.values),
             "formula": self.formula,
             "shapes": self.shapes,
             "tensors": [table.to_json() for table in self.tensors],

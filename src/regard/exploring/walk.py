@@ -19,6 +19,7 @@ from regard.batch import Tokens
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
 from regard.exploring.layer import Sublayers, attended, fed_forward
+from regard.exploring.sentences import Said
 from regard.exploring.steps import Step, Words, one_row, table
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer
 from regard.layers.embedding import Embedding
@@ -177,13 +178,10 @@ class _Walker:
         best_N = logits_V.topk(min(LIKELIEST, len(logits_V))).indices
         names = readable(self.tokenizer, best_N.tolist())
         word, size = words.labels[position], features_BTD.shape[2]
-        after = "After this, the only layer" if layers == 1 else f"After all {layers} layers"
+        numbers = {"layers": layers, "vocabulary": len(logits_V), "count": len(names)}
         return Step(
             "logits",
-            "Next token",
-            f"{after}, the vector of «{word}» is compared with the output vector of every token of the vocabulary. "
-            f"The softmax makes probabilities of the {len(logits_V):,} scores; here are the likeliest "
-            f"{len(names)}.",
+            Said(("logits",), {"word": word, **numbers}),
             "p = softmax(x · W_outᵀ)",
             f"[{size}] · [{size}, {len(logits_V)}] → [{len(logits_V)}]",
             (
@@ -222,9 +220,7 @@ def _entry(embedding: Embedding, tokens: Tokens, words: Words) -> list[Step]:
     steps = [
         Step(
             "embedding",
-            "Embedding",
-            f"Each token is looked up in the embedding matrix: one row of {size} learned numbers"
-            + (f", multiplied by √{size}." if scaled else "."),
+            Said(("embedding", "embedding.scaled") if scaled else ("embedding",), {"size": size}),
             f"x = E[token]{' · √d_model' if scaled else ''}",
             shape,
             (table("x", vectors_TD, words),),
@@ -234,13 +230,10 @@ def _entry(embedding: Embedding, tokens: Tokens, words: Words) -> list[Step]:
         return steps
     places_TD = embedding.positions(tokens.places.positions_BT)[0].to(vectors_TD.dtype)
     learned = isinstance(embedding.positions, LearnedPositions)
-    how = "a learned one for each position" if learned else "waves, sines at even and cosines at odd places"
     steps.append(
         Step(
             "position",
-            "Position",
-            f"A vector that says where the token stands is added: {how}. Without it, the layers could not tell the "
-            "order of words.",
+            Said(("position", "position.learned" if learned else "position.waves"), {}),
             "x ← x + PE(position)",
             shape,
             (table("PE", places_TD, words), table("x + PE", vectors_TD + places_TD, words)),
@@ -253,12 +246,10 @@ def _between(words: Words, layer: int, x_BTD: Tensor) -> list[Step]:
     """What the layers below made of it, if there are any."""
     if not layer:
         return []
-    below = "layer 1 has" if layer == 1 else f"layers 1 to {layer} have"
     return [
         Step(
             "input",
-            f"Into layer {layer + 1}",
-            f"Before this layer, {below} worked on the vectors: they now speak of words in their company.",
+            Said(("input",), {"layer": layer + 1, "below": layer}),
             f"x = layer_{layer}(…)",
             f"[{x_BTD.shape[1]}, {x_BTD.shape[2]}]",
             (table("x", x_BTD[0], words),),

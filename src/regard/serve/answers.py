@@ -43,7 +43,7 @@ class ModelSummary(BaseModel):
 
     id: str
     name: str
-    task: Literal["translate", "generate"]
+    task: Literal["translate", "generate", "classify", "tag"]
     kind: str
     parameters: int
     context: int | None
@@ -52,6 +52,8 @@ class ModelSummary(BaseModel):
     walk: bool
     music: bool
     """Whether it writes music, for /api/music."""
+    labels: list[str]
+    """Those that it gives, for /api/classify and /api/tag."""
 
 
 class LimitsAnswer(BaseModel):
@@ -81,10 +83,23 @@ class TranslationItem(BaseModel):
     tokens: list[str]
 
 
+class SegmentItem(BaseModel):
+    """A sentence of a text, and its best translation."""
+
+    source: str
+    text: str
+    score: float
+
+
 class TranslateAnswer(BaseModel):
-    """Translations, best first; the alignment is the first one's: source token, target token, weight."""
+    """Translations, best first; the alignment is the first one's: source token, target token, weight.
+
+    A text of several sentences has them as `segments`. Its translations are theirs, joined, and keep its lines; scores
+    are sums, tokens and the alignment are of one sentence after the other.
+    """
 
     translations: list[TranslationItem]
+    segments: list[SegmentItem]
     source_tokens: list[str]
     alignment: list[tuple[int, int, float]]
     flags: list[str]
@@ -219,6 +234,8 @@ class StepItem(BaseModel):
     id: str
     title: str
     sentence: str
+    said: list[str]
+    values: dict[str, str | int | float]
     formula: str
     shapes: str
     tensors: list[TableItem]

@@ -14,13 +14,20 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from regard.errors import RegardError
-from regard.serve import libretranslate, openai, own, own_music, pages
+from regard.serve import libretranslate, openai, own, own_labels, own_music, pages
 from regard.serve.desk import Desk
 from regard.serve.gate import LOOPBACK, Gate
-from regard.serve.problems import Kind, Problem, body_of, problem_of
+from regard.serve.problems import Kind, Problem, body_of, broken_rule, problem_of
 from regard.version import VERSION
 
 TITLE = "Regard"
+# What the framework refuses by itself, which says it in other words.
+SAID: dict[int, tuple[Kind, str]] = {
+    400: ("data", "body: must be JSON or a form that can be read here, but is not. Look for numbers of thousands of "
+          "digits, for more than 1,000 fields or files, or for an end that is missing."),
+    404: ("missing", "path: must be a route of this server, but is none. See /openapi.json for what there is."),
+    405: ("usage", "method: must be one that this route takes, but is another. See /openapi.json for what there is."),
+}  # fmt: skip
 
 
 def build_app(desk: Desk, key: str | None = None, hosts: Iterable[str] = LOOPBACK) -> FastAPI:
@@ -38,6 +45,7 @@ def build_app(desk: Desk, key: str | None = None, hosts: Iterable[str] = LOOPBAC
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, lifespan=life, openapi_url=None)
     app.include_router(own.router(desk, desk.limits))
     app.include_router(own_music.router(desk, desk.limits))
+    app.include_router(own_labels.router(desk, desk.limits))
     app.include_router(openai.router(desk, desk.limits))
     app.include_router(libretranslate.router(desk, desk.limits))
     app.include_router(pages.router())
@@ -96,19 +104,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 def _problem(error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
-        return _invalid(error)
+        return broken_rule(error.errors(), 422)
     if isinstance(error, HTTPException):
-        kind: Kind = "missing" if error.status_code == 404 else "usage"
-        return Problem(error.status_code, kind, f"{error.detail}. See /openapi.json for what there is.",
-                       headers=error.headers)  # fmt: skip
+        kind, message = SAID.get(error.status_code, SAID[400])
+        return Problem(error.status_code, kind, message, headers=error.headers)
     return problem_of(error)
-
-
-def _invalid(error: RequestValidationError) -> Problem:
-    """The first thing that is wrong with a body; its value is not repeated, because it may be anything."""
-    first = error.errors()[0]
-    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(place)[:100] or None
-    if first["type"] == "json_invalid":
-        return Problem(400, "data", "body: must be JSON, but is not. Send an object with the fields of this route.")
-    return Problem(422, "usage", f"{field or 'body'}: {first['msg'][:200]}. See /openapi.json for its rule.", field)

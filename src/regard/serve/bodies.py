@@ -10,9 +10,9 @@ Text = Annotated[str, Field(description="A text of any language.")]
 Language = Annotated[
     str | None, Field(max_length=50, description="The target language, for a model that knows several.")
 ]
-Beam = Annotated[int, Field(ge=1, le=1000)]
+Beam = Annotated[int, Field(ge=1, le=1_000_000)]  # what is allowed is for the server's limits to say
 Alpha = Annotated[float, Field(ge=0, le=10)]
-Count = Annotated[int, Field(ge=1, le=1000)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Place = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
@@ -35,7 +35,7 @@ class Body(BaseModel):
                 try:
                     value.encode()
                 except UnicodeEncodeError:
-                    raise ValueError("texts must be Unicode, but one holds a lone surrogate") from None
+                    raise ValueError("must be Unicode, but a text holds half a character") from None
         return self
 
 
@@ -46,7 +46,9 @@ class TranslateBody(Body):
     beam: Beam | None = None
     alpha: Alpha | None = None
     nbest: Count | None = None
-    prefix: Annotated[str, Field(description="What the translation must begin with.")] = ""
+    prefix: Annotated[
+        str, Field(description="What the translation must begin with; for a text of one sentence alone.")
+    ] = ""
 
 
 class AlternativesBody(Body):
@@ -79,6 +81,8 @@ class PictureBody(LookBody):
     name: Annotated[str, Field(max_length=50)] | None = None
     layer: Place | None = None
     head: Place | None = None
+    beam: Beam | None = None
+    alpha: Alpha | None = None
     format: Literal["svg", "html"] = "svg"
 
 

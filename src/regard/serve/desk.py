@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 from regard.api import Generation, Model, Options, Translation
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
+from regard.exploring.inside import Task
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
-from regard.serve.problems import LateError
+from regard.serve.problems import BusyError, LateError
 from regard.serve.worker import Job, Running, Streaming, Translating, Worker, Writing
 from regard.text.streaming import TextStream
 
 T = TypeVar("T")
-Task = Literal["translate", "generate"]
 Prompt = str | Sequence[int]
 """A text, or its tokens."""
 
@@ -43,7 +44,7 @@ class Served:
     @property
     def task(self) -> Task:
         """What it does."""
-        return "translate" if self.model.network.reads_source else "generate"
+        return self.model.task
 
 
 class Stream:
@@ -98,6 +99,8 @@ class Desk:
             name: Served(name, model, Worker(name, model, self.limits, self.metrics), (folders or {}).get(name))
             for name, model in models.items()
         }
+        # One thread for all: each thread in which Python works hard takes a share of the time from those of the models.
+        self._reader, self._documents = ThreadPoolExecutor(1, "regard-reader"), 0
         self.metrics.waiting = {name: served.worker.waiting for name, served in self.models.items()}
         self.draining = False
         """No new requests: the server is about to end."""
@@ -120,14 +123,15 @@ class Desk:
     ) -> list[list[Translation]]:  # fmt: skip
         """The `search.nbest` best translations of each text; the same as `Model.translations` gives.
 
-        More than `limits.rows` texts are translated some at a time, with a deadline for each, and others in between.
+        More than `limits.rows` texts, or than `limits.text` characters of them, are translated some at a time, with a
+        deadline for each, and others in between.
         """
         served = self.find(model_id, "translate")
         served.model.must_translate("translate")
-        search, options, rows = search or served.model.recipe.search, options or Options(), self.limits.rows
+        search, options = search or served.model.recipe.search, options or Options()
         found: list[list[Translation]] = []
-        for first in range(0, len(texts), rows):
-            job = Translating(self.limits.deadline, texts[first : first + rows], search, options)
+        for some in _helpings(texts, self.limits):
+            job = Translating(self.limits.deadline, some, search, options)
             found += cast(list[list[Translation]], await self._ask(served, job))
         return found
 
@@ -163,8 +167,37 @@ class Desk:
         """Any function of a model, in the model's own thread, while nobody else uses it."""
         return cast(T, await self._ask(self.find(model_id), Running(self.limits.deadline, function)))
 
+    @asynccontextmanager
+    async def large_document(self) -> AsyncIterator[None]:
+        """Room for a large document; raises BusyError where there is none."""
+        if self._documents >= self.limits.documents:
+            raise BusyError(
+                f"documents: at most {self.limits.documents} large ones are translated at a time, but as many are. Try "
+                "again after the seconds that Retry-After says.", 5,
+            )  # fmt: skip
+        self._documents += 1
+        try:
+            yield
+        finally:
+            self._documents -= 1
+
+    async def aside(self, function: Callable[[], T]) -> T:
+        """Run what needs no model, but time: one after the other, in a thread of its own."""
+        async with self.in_time():
+            return await asyncio.wrap_future(self._reader.submit(function))
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """One deadline for several questions, of which each has its own; raises LateError."""
+        try:
+            async with asyncio.timeout(self.limits.deadline):
+                yield
+        except TimeoutError:
+            raise LateError(self.limits.deadline, began=True) from None
+
     def close(self) -> None:
         """Finish what was taken on, and end the workers."""
+        self._reader.shutdown(cancel_futures=True)
         for served in self.models.values():
             served.worker.close()
 
@@ -180,8 +213,9 @@ class Desk:
     def _writer(self, model_id: str | None) -> Served:
         served = self.find(model_id, "generate")
         if served.task != "generate":
+            does = "translates" if served.task == "translate" else "gives labels"
             raise UsageError(
-                f"model: needs a language model, but `{served.id}` translates. Have it translate, or name another."
+                f"model: needs a language model, but `{served.id}` {does}. Have it {served.task}, or name another."
             )
         return served
 
@@ -194,6 +228,18 @@ class Desk:
             if not 0 <= token < tokenizer.size:
                 raise UsageError(f"prompt: tokens must be from 0 to {tokenizer.size - 1:,}, but one is {token}.")
         return list(prompt)
+
+
+def _helpings(texts: Sequence[str], limits: Limits) -> Iterator[list[str]]:
+    """Texts, in order, so many together as a model may work on without a pause for others."""
+    some: list[str] = []
+    for text in texts:
+        if some and (len(some) == limits.rows or sum(map(len, some)) + len(text) > limits.text):
+            yield some
+            some = []
+        some.append(text)
+    if some:
+        yield some
 
 
 @asynccontextmanager

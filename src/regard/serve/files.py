@@ -10,6 +10,7 @@ from fastapi import APIRouter, File, Form, Response, UploadFile
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
 from regard.serve.papers import translate_document
+from regard.serve.tongues import target_of
 
 MOST_NAME = 100  # characters of a file's name that messages repeat
 
@@ -31,7 +32,17 @@ def add_documents(routes: APIRouter, desk: Desk, limits: Limits) -> None:
         served = desk.find(model or None, "translate")
         name = file.filename or "document"
         paper = await translate_document(desk, limits, served, name, await file.read(), language or None)
-        return Response(paper.data, media_type=paper.document.media_type, headers=as_file(name))
+        return Response(
+            paper.data,
+            media_type=paper.document.media_type,
+            headers=as_file(translated_name(name, language or target_of(served))),
+        )
+
+
+def translated_name(name: str, language: str | None) -> str:
+    """What to call the translation of a file, so that it does not land on the original: `talk.de.srt`."""
+    stem, _, suffix = name.rpartition(".")
+    return f"{stem}.{language or 'translated'}.{suffix}"
 
 
 def as_file(name: str) -> dict[str, str]:

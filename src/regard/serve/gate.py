@@ -1,9 +1,9 @@
 """What every request passes before a route sees it, and every answer before it leaves.
 
-In this order: the name the server was called by, the page that asks, the key, the number of requests, the body. A
-request is here as a whole before a route begins, so a slow sender holds a buffer and nothing else. While the route
-works, the gate watches the connection: when the client goes, the route's task is cancelled, and with it what it asked
-the desk.
+In this order: the name the server was called by, the page that asks, the key, the body, the number of requests. A
+request is here as a whole before it counts as one and a route begins, so a slow sender holds a buffer and nothing else;
+where too many send at a time, the slowest is left. While the route works, the gate watches the connection: when the
+client goes, the route's task is cancelled, and with it what it asked the desk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -28,11 +29,13 @@ from regard.serve.problems import BusyError, LimitError, Problem, body_of, probl
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PROBES = ("/livez", "/readyz")
-WITHOUT_KEY = ("/", "/favicon.ico")  # the page itself, which asks for the key
+WITHOUT_KEY = ("/", "/favicon.ico", "/page")  # the page itself, which asks for the key
 PAGE = "/page/"
 GONE = 499  # what counts for a client that left before its answer
 MOST_HEAD = 32_768  # bytes of an address and its headers
 UPLOADS = ("/api/documents", "/translate_file")
+LAST_WORDS = 2.0  # seconds, and
+LAST_BYTES = 2**24  # bytes, for which a request that is too large is heard out, so that its sender hears the answer
 HEADERS = {
     "content-security-policy": (
         "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -57,6 +60,7 @@ class Gate:
         self.app, self.desk, self.limits, self.key = app, desk, limits, key
         self.hosts = {host.lower() for host in hosts}  # none: any name will do
         self.inside = 0
+        self.known, self.strangers = _Arrivals(limits.arriving), _Arrivals(limits.strangers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it here."""
@@ -69,6 +73,8 @@ class Gate:
             await self._handle(scope, receive, visit)
         except _GoneError:
             visit.status = GONE
+        except _TooLargeError as error:
+            await visit.fail(error, lambda: _hear_out(receive))
         except Exception as error:
             await visit.fail(error)
         finally:
@@ -91,13 +97,13 @@ class Gate:
         known = open_to_all or self._is_key(_bearer(headers))
         if not known and not _may_hold_key(path, headers):
             raise _wrong_key()
+        body = await self._body(scope, headers, receive, self.known if known else self.strangers)
+        if not known and not self._is_key(_key_in(headers, body)):
+            raise _wrong_key()
         if self.inside >= self.limits.requests:
             raise BusyError(f"requests: at most {self.limits.requests} are handled at a time, but as many are.", 1)
         self.inside += 1
         try:
-            body = await self._body(scope, headers, receive)
-            if not known and not self._is_key(_key_in(headers, body)):
-                raise _wrong_key()
             await _while_there(self.app, scope, body, receive, visit.send)
         finally:
             self.inside -= 1
@@ -106,7 +112,7 @@ class Gate:
         """A page elsewhere may give its own name our address, and ask us as if we were its server (DNS rebinding)."""
         if len(headers.getlist("host")) > 1:
             raise Problem(400, "usage", "Host: must be given once, but is given several times.")
-        name = urlsplit(f"//{headers.get('host', '')}").hostname if _is_authority(headers.get("host", "")) else None
+        name = _name_in(headers.get("host", ""))
         if self.hosts and (name is None or name not in self.hosts):
             raise Problem(
                 403, "usage", "Host: must be a name of this server, but is another. Use the address it printed, or "
@@ -114,19 +120,22 @@ class Gate:
             )  # fmt: skip
 
     def _is_key(self, given: str | None) -> bool:
-        return given is not None and hmac.compare_digest(given.encode(), (self.key or "").encode())
+        return given is not None and hmac.compare_digest(
+            # JSON can write half a character, which is in no key.
+            given.encode(errors="surrogatepass"), (self.key or "").encode(errors="surrogatepass")
+        )  # fmt: skip
 
-    async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, scope: Scope, headers: Headers, receive: Receive, arrivals: _Arrivals) -> bytes:
         """The whole body, if it comes in time and is not too large."""
         most = self.limits.body
         if scope["path"] in UPLOADS and headers.get("content-type", "").startswith("multipart/form-data"):
             most = self.limits.file
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and len(announced) < 20 and int(announced) > most:
-            raise _too_large(most)
+            raise _TooLargeError(most)
         parts, size = [], 0
         try:
-            async with asyncio.timeout(self.limits.patience):
+            async with arrivals.one(self.limits.patience):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -134,17 +143,45 @@ class Gate:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
-                        raise _too_large(most)
+                        raise _TooLargeError(most)
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
             raise Problem(
-                408, "limit", f"a request must be here within {self.limits.patience:g} seconds, but is not.",
+                408, "limit", f"body: must be here within {self.limits.patience:g} seconds, and sooner while many "
+                "send at a time, but is not. Send it again, all at once.",
                 headers={"connection": "close"},
             ) from None  # fmt: skip
         body = b"".join(parts)
         _check_shape(headers.get("content-type", ""), body, self.limits)
         return body
+
+
+class _Arrivals:
+    """Bodies that are on their way, so many at most: one more, and the one that has taken longest is given up.
+
+    Who sends a body at once is done before it is the one. So whoever sends slowly, on however many connections, is in
+    the way of nobody but others like himself.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._clocks: list[asyncio.Timeout] = []  # the oldest first
+
+    @asynccontextmanager
+    async def one(self, patience: float) -> AsyncIterator[None]:
+        """Raise TimeoutError where a body is not here in time, or is given up."""
+        while len(self._clocks) >= self._most:
+            oldest = self._clocks.pop(0)
+            if not oldest.expired():
+                oldest.reschedule(0)
+        async with asyncio.timeout(patience) as clock:
+            self._clocks.append(clock)
+            try:
+                yield
+            finally:
+                if clock in self._clocks:
+                    self._clocks.remove(clock)
 
 
 class _Visit:
@@ -169,8 +206,11 @@ class _Visit:
         except TimeoutError:
             raise _GoneError from None
 
-    async def fail(self, error: Exception) -> None:
-        """Answer with a problem, if nothing was answered yet; otherwise the connection ends in the middle."""
+    async def fail(self, error: Exception, before_end: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Answer with a problem, if nothing was answered yet; otherwise the connection ends in the middle.
+
+        `before_end` is awaited when all is sent, and before the connection closes.
+        """
         problem = problem_of(error)
         if problem.status == 500:
             _log(error)
@@ -180,11 +220,37 @@ class _Visit:
         headers = {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": problem.status, "headers": raw})
+        if before_end is not None:
+            await self.send({"type": "http.response.body", "body": body, "more_body": True})
+            await before_end()
+            body = b""
         await self.send({"type": "http.response.body", "body": body})
 
 
 class _GoneError(Exception):
     """The client is gone, or does not take what it is sent."""
+
+
+class _TooLargeError(LimitError):
+    """A body of too many bytes, of which not all are here."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"body: must have at most {most:,} bytes, but has more. Send less at a time.", "body", close=True
+        )
+
+
+async def _hear_out(receive: Receive) -> None:
+    """Take the rest of a body for a moment. Many clients listen only when they have sent all, and hang up without the
+    answer if the connection closes before."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS):
+            while size < LAST_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
 
 
 async def _while_there(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
@@ -228,7 +294,7 @@ def _check_head(scope: Scope) -> None:
 def _check_origin(headers: Headers, method: str) -> None:
     """Browsers say which page asks. Ours may; others may not use a visitor's browser to reach this server."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    foreign = origin is not None and _authority_of(origin) != headers.get("host", "").lower()
     if foreign or (site == "cross-site" and method not in ("GET", "HEAD")):
         raise Problem(403, "usage", "Origin: requests from pages must come from this server's own, but another asks.")
 
@@ -287,12 +353,22 @@ def _wrong_key() -> Problem:
     )  # fmt: skip
 
 
-def _too_large(most: int) -> LimitError:
-    return LimitError(f"body: must have at most {most:,} bytes, but has more. Send less at a time.", "body", close=True)
+def _authority_of(origin: str) -> str | None:
+    """The host and port of an origin; None where it has none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
-def _is_authority(host: str) -> bool:
-    return re.fullmatch(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?", host, re.ASCII) is not None
+def _name_in(host: str) -> str | None:
+    """The name in a Host header, without the port; None where it is no such header."""
+    if re.fullmatch(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?", host, re.ASCII) is None:
+        return None
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:  # not every row of digits and colons is an address
+        return None
 
 
 def _log(error: Exception) -> None:

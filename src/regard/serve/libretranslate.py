@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
@@ -22,8 +23,8 @@ from regard.documents.reading import SUFFIXES
 from regard.errors import UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
-from regard.serve.papers import translate_document
-from regard.serve.problems import Problem
+from regard.serve.papers import Paper, read_document, translate_document, translate_read
+from regard.serve.problems import Problem, broken_rule
 from regard.serve.tongues import AUTO, Guess, Pair, Tongues, name_of
 
 KEPT_FILES = 64
@@ -135,7 +136,9 @@ def _add_texts(routes: APIRouter, desk: Desk, limits: Limits, tongues: Tongues) 
         limits.check_texts(len(texts), "q")
         for text in texts:
             limits.check_text(text, "q")
-        answers = [await _translated(desk, limits, tongues, text, body) for text in texts]
+        limits.check(sum(map(len, texts)), limits.document, "q", "characters in all texts")
+        async with desk.in_time():
+            answers = await _translated(desk, limits, tongues, texts, body)
         found: dict[str, Any] = {"translatedText": [answer.text for answer in answers]}
         if body.source == AUTO:
             found["detectedLanguage"] = [_detection(answer.guess) for answer in answers if answer.guess]
@@ -189,13 +192,23 @@ class _Answer:
     guess: Guess | None
 
 
-async def _translated(desk: Desk, limits: Limits, tongues: Tongues, text: str, body: TranslateRequest) -> _Answer:
-    """A text as a document of its own: its sentences are translated, its form stays."""
-    pair, guess = _pair(tongues, body.source, body.target, text)
+async def _translated(
+    desk: Desk, limits: Limits, tongues: Tongues, texts: Sequence[str], body: TranslateRequest
+) -> list[_Answer]:
+    """Texts as documents of their own: their sentences are translated, all of a model's together; their forms stay."""
     form = "html" if body.format == "html" else "txt"
-    paper = await translate_document(
-        desk, limits, pair.served, "q", _encoded(text), pair.tag, form, body.target, body.alternatives
-    )
+    pairs = [_pair(tongues, body.source, body.target, text) for text in texts]
+    documents = [await read_document(desk, limits, "q", _encoded(text), form) for text in texts]
+    papers: dict[int, Paper] = {}
+    for pair in {id(pair): pair for pair, _ in pairs}.values():
+        places = [place for place, (other, _) in enumerate(pairs) if other is pair]
+        some = [documents[place] for place in places]
+        found = await translate_read(desk, limits, pair.served, some, pair.tag, alternatives=body.alternatives)
+        papers.update(zip(places, found, strict=True))
+    return [_answer(papers[place], guess) for place, (_, guess) in enumerate(pairs)]
+
+
+def _answer(paper: Paper, guess: Guess | None) -> _Answer:
     others = [other.decode() for other in paper.others]
     best = paper.data.decode()
     return _Answer(best, [other for other in dict.fromkeys(others) if other != best], guess)
@@ -234,11 +247,7 @@ async def _body(request: Request, kind: type[_Body]) -> _Body:
             content = json.loads(await request.body())
         return kind.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])[:100]
-        raise Problem(
-            400, "usage", f"{field or 'body'}: {first['msg'][:200]}. See /openapi.json for its rule."
-        ) from None
+        raise broken_rule(error.errors(), 400) from None
     except (ValueError, RecursionError):
         raise Problem(400, "data", "body: must be JSON or a form, but is neither.") from None
 

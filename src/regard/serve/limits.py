@@ -39,9 +39,19 @@ class Limits:
     """Texts that a model works on at a time; 1 handles one request after the other."""
     requests: int = 256
     """Requests that are handled at the same time, by all models."""
+    arriving: int = 256
+    """Requests whose bodies are on their way; one more, and the slowest of them is left."""
+    strangers: int = 16
+    """The same of those that may hold a key in their bodies, and have none in their heads."""
+    documents: int = 8
+    """Large documents that are translated at the same time; whoever comes then is asked to come again."""
+    sentences: int = 20_000
+    """Sentences in a document, which cost time to cut and to put back."""
+    marks: int = 200_000
+    """Tags and lines of a document, which cost more time to read than its characters."""
     connections: int = 1_024
     deadline: float = 60.0
-    """Seconds until an answer; a document has them for each `rows` of its texts."""
+    """Seconds until an answer; a document has them for each `rows` of its texts, or each `text` characters."""
     patience: float = 15.0
     """Seconds that a client has to send a request, and to take each piece of an answer."""
 

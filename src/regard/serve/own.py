@@ -6,6 +6,7 @@ they are sent as they are; the classes of `answers` describe them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from regard.serve import answers, bodies
 from regard.serve.desk import Desk, Served, Stream
 from regard.serve.files import add_documents, as_file
 from regard.serve.limits import Limits
+from regard.serve.papers import translate_text
 from regard.serve.problems import body_of, problem_of
 from regard.version import VERSION
 
@@ -73,13 +75,14 @@ def _add_models(routes: APIRouter, desk: Desk, limits: Limits) -> None:
     async def models() -> Response:
         most = {name: getattr(limits, name) for name in answers.LimitsAnswer.model_fields}
         # From what is known without asking the models: no queue, no waiting.
-        listed = [inside.summary(served.model, served.id).to_json() for served in desk.models.values()]
+        listed = [served.model.summary(served.id).to_json() for served in desk.models.values()]
         return _json({"models": listed, "default": next(iter(desk.models)), "limits": most, "version": VERSION})
+
+    kept = {name: _Once(served) for name, served in desk.models.items()}
 
     @routes.get("/models/{id}/inside", summary="All about a model", responses=_gives(answers.InsideAnswer))
     async def about(id: str) -> Response:  # noqa: A002
-        served = desk.find(id)
-        return _json((await desk.run(id, lambda model: inside.inside(model, served.folder))).to_json())
+        return _json(await kept[desk.find(id).id].about(desk))
 
 
 def _add_translating(routes: APIRouter, desk: Desk, limits: Limits) -> None:
@@ -87,17 +90,20 @@ def _add_translating(routes: APIRouter, desk: Desk, limits: Limits) -> None:
     async def translate(body: bodies.TranslateBody) -> Response:
         begin = time.monotonic()
         limits.check_text(body.text)
-        limits.check_text(body.prefix, "prefix")
         served = desk.find(body.model, "translate")
+        _check_length(served, limits, prefix=body.prefix)
         search = _search(served, limits, body.beam, body.alpha, body.nbest)
         wishes = Wishes(body.prefix) if body.prefix else None
         options = Options(language=body.language, alignment=True, wishes=wishes)
-        (found,) = await desk.translate(served.id, [body.text], search, options)
+        async with desk.in_time():
+            told = await translate_text(desk, served, body.text, search, options)
+        found, best = told.translations, told.translations[0]
         return _json({
             "translations": [{"text": each.text, "score": each.score, "tokens": each.tokens} for each in found],
-            "source_tokens": found[0].source_tokens,
-            "alignment": found[0].alignment,
-            "flags": found[0].flags,
+            "segments": [{"source": source, "text": each.text, "score": each.score} for source, each in told.segments],
+            "source_tokens": best.source_tokens,
+            "alignment": best.alignment,
+            "flags": best.flags,
             "milliseconds": round(1000 * (time.monotonic() - begin)),
         })  # fmt: skip
 
@@ -200,15 +206,34 @@ def _add_showing(routes: APIRouter, desk: Desk, limits: Limits) -> None:
     )  # fmt: skip
     async def picture(body: bodies.PictureBody) -> Response:
         served = _found(desk, limits, body)
+        limits.check_search(body.beam or 1, 1)
 
         def draw(model: Model) -> str:
-            asked = pictures.Asked(body.text, body.target, body.language, body.name, body.layer, body.head)
+            asked = pictures.Asked(
+                body.text, body.target, body.language, body.name, body.layer, body.head, body.beam, body.alpha
+            )
             shown = pictures.draw(model, body.what, asked, served.folder)
             return shown.to_svg() if body.format == "svg" else shown.to_html()
 
         drawn = await desk.run(served.id, draw)
         media_type = "image/svg+xml" if body.format == "svg" else "text/html"
         return Response(drawn, media_type=media_type, headers=as_file(f"{body.what}.{body.format}"))
+
+
+class _Once:
+    """All about a model, computed when somebody first asks: it takes a second or two, and does not change."""
+
+    def __init__(self, served: Served) -> None:
+        self._served, self._lock = served, asyncio.Lock()
+        self._known: dict[str, Any] | None = None
+
+    async def about(self, desk: Desk) -> dict[str, Any]:
+        """As plain values."""
+        async with self._lock:
+            if self._known is None:
+                folder = self._served.folder
+                self._known = await desk.run(self._served.id, lambda model: inside.inside(model, folder).to_json())
+            return self._known
 
 
 class _Looks:

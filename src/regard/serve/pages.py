@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
 
 from regard.serve.problems import Problem
 
@@ -57,6 +58,11 @@ def router() -> APIRouter:
     @routes.api_route("/", methods=["GET", "HEAD"])
     async def index(request: Request) -> Response:
         return _answer("index.html", request.headers.get("if-none-match"))
+
+    @routes.api_route("/page", methods=["GET", "HEAD"])
+    @routes.api_route("/page/", methods=["GET", "HEAD"])
+    async def folder() -> Response:
+        return RedirectResponse("/", 308)
 
     @routes.api_route("/page/{path:path}", methods=["GET", "HEAD"])
     async def file(path: str, request: Request) -> Response:

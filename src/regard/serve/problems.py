@@ -12,14 +12,41 @@ its clients know: `body_of`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from regard.errors import DataError, MissingError, RegardError, UsageError
 
 Kind = Literal["usage", "data", "missing", "limit", "busy", "internal"]
 
 LIBRETRANSLATE = ("/translate", "/languages", "/detect", "/translate_file", "/frontend", "/download_file", "/suggest")
+
+PARTS = ("body", "query", "path")
+TYPE = re.compile(r"(?:str|int|float|bool|none|constrained-\w+|(?:list|literal|nullable|function)\b.*)", re.DOTALL)
+MOST_SHOWN = 10**12
+RULES = {
+    "string_type": "a text",
+    "string_too_long": "a text of at most {max_length} characters",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is not infinite",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object with the fields of this route",
+    "model_attributes_type": "an object with the fields of this route",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+    "literal_error": "one of {expected}",
+}
 
 
 class Problem(Exception):  # noqa: N818
@@ -69,6 +96,56 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, RegardError):
         return Problem(500, "internal", str(error))
     return Problem(500, "internal", f"the server broke a promise ({type(error).__name__}); please report it.")
+
+
+def broken_rule(errors: Sequence[Any], status: int) -> Problem:
+    """What is wrong with the first field that is: its rule, and what kind of value it has.
+
+    `errors` are pydantic's. A field that may be several things has one for each, and its rule is all of theirs.
+    """
+    places = [_place(error) for error in errors]
+    field = ".".join(places[0])[:100] or None
+    same = [error for error, place in zip(errors, places, strict=True) if place == places[0]]
+    found = same[0]
+    name = field or "body"
+    match found["type"]:
+        case "json_invalid":
+            return Problem(400, "data", "body: must be JSON, but is not. Send an object with the fields of this route.")
+        case "missing":
+            return Problem(status, "usage", f"{name}: must be given, but is missing. Add it.", field)
+        case "extra_forbidden":
+            return Problem(
+                status, "usage", f"{name}: must be a field of this route, but is not. See /openapi.json.", field
+            )
+        case "value_error":
+            return Problem(status, "usage", f"{name}: {found['ctx']['error']}. Write it anew.", field)
+    rules = " or ".join(dict.fromkeys(_rule(error) for error in same))
+    return Problem(
+        status, "usage", f"{name}: must be {rules}, but is {_kind(found['input'])}. See /openapi.json.", field
+    )
+
+
+def _place(error: Any) -> list[str]:
+    """Where a value stands; without the part of the request, and the names of types that pydantic puts between."""
+    first, *others = [part for part in error["loc"] if part not in PARTS] or [""]
+    return [str(part) for part in (first, *others) if part != "" and (part is first or not TYPE.fullmatch(str(part)))]
+
+
+def _rule(error: Any) -> str:
+    words, limits = RULES.get(error["type"]), error.get("ctx", {})
+    if words is None:
+        return "what its description says"
+    return words.format(**{name: f"{value:,}" if isinstance(value, int) else value for name, value in limits.items()})
+
+
+def _kind(value: object) -> str:
+    """What a value is; only numbers are repeated, because a text may be anything."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (int, float)):
+        return f"{value:,}" if abs(value) < MOST_SHOWN else "a number that is far off"
+    kinds = {"str": "a text", "list": "a list", "dict": "an object"}
+    return kinds.get(type(value).__name__, "something else")
 
 
 def body_of(problem: Problem, path: str) -> dict[str, object]:

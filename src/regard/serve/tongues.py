@@ -75,7 +75,7 @@ class Tongues:
         near = [pair for pair in self.pairs if self.same(pair.source, source) and self.same(pair.target, target)]
         for pair in (*exact, *near):
             return pair
-        known = ", ".join(f"{pair.source} → {pair.target}" for pair in self.pairs) or "none"
+        known = ", ".join(dict.fromkeys(f"{pair.source} → {pair.target}" for pair in self.pairs)) or "none"
         raise UsageError(
             f"source and target: must be languages of a model here ({known}), but are `{source[:20]}` and "
             f"`{target[:20]}`. See /languages."
@@ -87,7 +87,9 @@ class Tongues:
         return _base(one) == _base(other)
 
     def detect(self, text: str, candidates: Iterable[str] | None = None) -> list[Guess]:
-        """The languages a text may be in, likeliest first."""
+        """The languages a text may be in, likeliest first; none for a text without letters."""
+        if not any(map(str.isalpha, text)):
+            return []
         codes = list(self.codes if candidates is None else candidates)
         letters = count_letters([text])
         script = max(letters, key=letters.__getitem__) if letters else None
@@ -117,6 +119,12 @@ def name_of(code: str) -> str:
         return Locale.parse(code, sep="-").get_display_name("en") or code
     except (UnknownLocaleError, ValueError):
         return "Undetermined" if code == UNDETERMINED else code
+
+
+def target_of(served: Served) -> str | None:
+    """The language that a model translates into, if it is known, and one."""
+    found = {pair.target for pair in _pairs(served)} - {UNDETERMINED}
+    return found.pop() if len(found) == 1 else None
 
 
 def _pairs(served: Served) -> Sequence[Pair]:

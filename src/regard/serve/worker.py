@@ -147,9 +147,11 @@ class Worker:
         self._current: Sequence[Job] = ()
         self._pace = 0.1  # seconds a job took lately
         self._company, self._taken = 0, 0.0  # jobs of the last batch, and its seconds
-        self._writer = None if model.network.reads_source else Writer(model.network, model.tokenizer)
+        self._writer = Writer(model.network, model.tokenizer) if model.task == "generate" else None
         self._thread = Thread(target=self._work, name=f"regard-{name}", daemon=True)
-        if model.device.type == "cpu":  # on a GPU steps are recorded, and whatever else they did would be, too
+        if (
+            model.device.type == "cpu" and not model.labels
+        ):  # on a GPU steps are recorded, and whatever else they did would be, too
             _before_each_step(model.network, self._stop_if_nobody_waits)
         self._thread.start()
 

@@ -9,13 +9,13 @@ const FAINTEST = 0.03;
 export class Arcs {
   constructor({ point, pick }) {
     Object.assign(this, { point, pick });
-    this.queries = make("div", { class: "words left", role: "listbox", "aria-label": t("attention.lookers") });
-    this.keys = make("div", { class: "words right", role: "listbox", "aria-label": t("attention.looked") });
+    this.queries = make("div.words.left", { role: "listbox", "aria-label": t("attention.lookers") });
+    this.keys = make("div.words.right", { role: "listbox", "aria-label": t("attention.looked") });
     this.all = make("canvas");
     this.traced = make("canvas");
-    this.threads = make("div", { class: "threads", "aria-hidden": "true" }, this.all, this.traced);
-    this.element = make("div", { class: "arcs" },
-      make("div", { class: "arc-head left" }, t("attention.word")), make("div"), make("div", { class: "arc-head right" }, t("attention.looks")),
+    this.threads = make("div.threads", { "aria-hidden": "true" }, this.all, this.traced);
+    this.element = make("div.arcs", {},
+      make("div.arc-head.left", {}, t("attention.word")), make("div"), make("div.arc-head.right", {}, t("attention.looks")),
       this.queries, this.threads, this.keys);
     this.listen();
   }

@@ -7,7 +7,7 @@ import { Matrix, paint, scale } from "./heat.js";
 import { empty, examples, exports, segments, status, textField } from "./parts.js";
 import { has, number, percent, t } from "./words.js";
 
-export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open };
+export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open: (root, app) => new Attention(root, app) };
 
 // Vaswani et al. show this pair: one word at the end decides what “it” stands for.
 const PAIR = ["The animal didn't cross the street because it was too tired.", "The animal didn't cross the street because it was too wide."];
@@ -17,22 +17,33 @@ const FIRST_TEXT = "Tuesday, June 9, 1948";
 const LARGEST_TILE = 160;
 const MEAN = "mean";
 
-function open(root, app) {
-  const page = new Attention(root, app);
-  return () => page.close();
-}
-
 const cap = (word) => word.charAt(0).toUpperCase() + word.slice(1);
 const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.kind.${name}`) : cap(name));
 const strongest = (weights, count) => [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, count).filter((i) => weights[i] >= 0.005);
+
+/** The number of the word that each piece belongs to, as spaces in the text tell; null where a piece is not in it. */
+function wordsOf(labels, text) {
+  let at = 0, word = -1;
+  const found = labels.map((label) => {
+    const space = /^\s*/.exec(text.slice(at))[0].length;
+    if (/^(‹.*›|␣)$/.test(label)) return (word += 1);
+    if (space || at === 0) word += 1;
+    at += space;
+    if (!text.toLowerCase().startsWith(label.toLowerCase(), at)) return null;
+    at += label.length;
+    return word;
+  });
+  return found.includes(null) ? null : found;
+}
 
 class Attention {
   constructor(root, app) {
     this.app = app;
     this.common = app.notesOf("common");
     this.notes = app.notesOf("attention", { kind: null, layer: null, head: MEAN, picture: "arcs" });
-    this.text = this.common.text || (app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
-    this.target = this.common.target ?? "";
+    const { first, text, target } = this.common;
+    this.text = (first ? first.source : text) || (app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
+    this.given = { text: this.text, target: first ? first.text : target };
     this.captures = [];
     this.shown = 0;
     this.pinned = false;
@@ -62,48 +73,47 @@ class Attention {
     const { app } = this;
     const { box, area } = textField({ label: t("attention.text"), value: this.text, limit: app.limits.text, input: (text) => {
       this.text = text;
-      this.target = "";
       this.later();
     } });
     this.area = area;
-    this.body = make("div", { class: "attention-body" });
+    this.body = make("div.attention-body");
     this.status = status(this.body);
     this.headStatus = status(make("div"));
-    this.written = make("p", { class: "written", dir: "auto" });
-    this.pair = make("div", { class: "pair" });
+    this.written = make("p.written", { dir: "auto" });
+    this.pair = make("div.pair");
     this.kinds = make("div");
-    this.story = make("p", { class: "story" });
-    this.atlas = make("table", { class: "atlas", role: "grid", "aria-label": t("attention.atlas") });
+    this.story = make("p.story");
+    this.atlas = make("table.atlas", { role: "grid", "aria-label": t("attention.atlas") });
     rove(this.atlas, "td[role=gridcell]", (all, cell, key) => this.moveInAtlas(all, cell, key));
-    this.detail = make("section", { class: "panel detail", "aria-label": t("attention.detail") });
+    this.detail = make("section.panel.detail", { "aria-label": t("attention.detail") });
     root.append(
-      make("div", { class: "ask" }, box,
-        make("div", { class: "row" }, examples([[PAIR[0], "it → animal / street"]], () => this.comparePair()), this.status.box)),
+      make("div.ask", {}, box,
+        make("div.row", {}, examples([[PAIR[0], "it → animal / street"]], () => this.comparePair()), this.status.box)),
       this.written, this.pair, this.body);
     this.buildDetail();
-    this.body.append(make("section", { class: "chooser", "aria-label": t("attention.choose") }, this.kinds, this.story, make("div", { class: "atlas-frame" }, this.atlas), make("p", { class: "hint" }, t("attention.hint"))), this.detail);
+    this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", {}, this.atlas), make("p.hint", {}, t("attention.hint"))), this.detail);
     this.body.hidden = true;
   }
 
   buildDetail() {
     this.title = make("h2");
-    this.facts = make("dl", { class: "facts" });
-    this.readout = make("p", { class: "readout", role: "status" });
+    this.facts = make("dl.facts");
+    this.readout = make("p.readout", { role: "status" });
     const point = (query, key) => this.pinned || this.trace(query, key), pick = (query, key) => this.pin(query, key);
     this.matrix = new Matrix({ label: t("attention.matrix"), room: () => this.detail.clientWidth - 56, point, pick });
     this.arcs = new Arcs({ point, pick });
-    this.arcsFrame = make("div", { class: "scroller" }, this.arcs.element);
-    this.matrixFrame = make("div", { class: "scroller" }, this.matrix.element);
-    this.caption = make("p", { class: "caption" });
+    this.arcsFrame = make("div.scroller", {}, this.arcs.element);
+    this.matrixFrame = make("div.scroller", {}, this.matrix.element);
+    this.caption = make("p.caption");
     const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("attention.cells")]], value: this.notes.picture, change: (picture) => {
       this.notes.picture = picture;
       this.drawHead();
     } });
     const picture = () => ({ ...this.textsOf(this.current()), name: this.map.name, layer: this.map.layer, ...(this.head === MEAN ? {} : { head: this.head }) });
     this.detail.append(
-      make("div", { class: "detail-head" }, make("div", {}, this.title, this.facts), pictures),
+      make("div.detail-head", {}, make("div", {}, this.title, this.facts), pictures),
       this.readout, this.arcsFrame, this.matrixFrame, this.caption,
-      make("div", { class: "row foot" }, this.headStatus.box, make("span", { class: "spring" }),
+      make("div.row.foot", {}, this.headStatus.box, make("span.spring"),
         exports({ app: this.app, desk: this.headStatus, body: picture, what: (format) => (format === "html" ? "page" : this.notes.picture) })));
     this.detail.addEventListener("keydown", (event) => event.key === "Escape" && this.release());
   }
@@ -124,7 +134,7 @@ class Attention {
       return;
     }
     const one = (text, signal) => {
-      const target = text === this.common.text ? this.target : "";
+      const target = text === this.given.text ? this.given.target : "";
       return post("api/attention", { ...this.app.body(), text, ...(target ? { target } : {}) }, signal);
     };
     this.status.ask((signal) => Promise.all(texts.map((text) => one(text, signal))), (answers) => {
@@ -172,7 +182,7 @@ class Attention {
   draw() {
     const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
-    this.written.replaceChildren(...(capture.source && this.app.model.task === "translate" ? [make("span", { class: "muted" }, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    this.written.replaceChildren(...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });
       this.openKind();
@@ -198,7 +208,7 @@ class Attention {
     const room = this.atlas.parentElement.clientWidth - 44, tile = clamp(Math.floor(room / heads.length), 30, 88);
     const name = (head) => make("th", { scope: "col" }, head === MEAN ? t("attention.mean") : String(head + 1));
     this.atlas.replaceChildren(
-      make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "axis" }, t("attention.layer.short")), heads.map(name))),
+      make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
       make("tbody", {}, layers.map((map) => make("tr", {}, make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
     this.markTile();
     this.paintTiles();
@@ -209,7 +219,7 @@ class Attention {
     const [wide, high] = [map.keys.length, map.queries.length].map((count) => Math.max(3, Math.round(((side - 6) * count) / most)));
     const entropy = head === MEAN ? null : map.entropy[head];
     const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}${entropy === null ? "" : `: ${t("attention.entropy")} ${number(entropy)}`}`;
-    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span", { class: "stand-in" }, entropy === null ? "·" : number(entropy, 1));
+    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", {}, entropy === null ? "·" : number(entropy, 1));
     const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false", "aria-label": label, title: label, onclick: () => this.openHead(map, head) }, picture);
     Object.assign(cell, { map, head });
     cell.addEventListener("focus", () => cell.matches(":focus-visible") && this.openHead(map, head));
@@ -299,15 +309,30 @@ class Attention {
     const had = this.pair.contains(document.activeElement);
     this.pair.replaceChildren();
     if (this.captures.length < 2) return;
-    const rows = this.captures.map((capture, c) => {
-      const map = this.same(capture, this.map), query = map.queries.indexOf(this.watched), weights = query < 0 ? [] : this.values[c][query];
-      const words = map.keys.map((word, k) => make("span", { class: "shaded", style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
-      const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(map.keys[k]), ` ${number(weights[k])}`]);
+    const looks = this.captures.map((capture, c) => this.joined(capture, this.values[c]));
+    if (looks.includes(null)) return this.pair.replaceChildren(make("p.notice", {}, t("attention.pair.unknown", { model: this.app.model.name })));
+    const rows = looks.map(({ words, weights }, c) => {
+      const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
+      const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(words[k]), ` ${number(weights[k])}`]);
       return make("button", { type: "button", class: "pair-row", "aria-pressed": String(c === this.shown), onclick: () => this.turnTo(c) },
-        make("span", { class: "pair-words" }, words), make("span", { class: "muted" }, best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched })));
+        make("span.pair-words", {}, shaded), make("span.muted", {}, best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched })));
     });
-    this.pair.replaceChildren(make("p", { class: "muted" }, t("attention.pair", { word: this.watched })), ...rows);
+    this.pair.replaceChildren(make("p.muted", {}, t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
     if (had) rows[this.shown].focus();
+    return undefined;
+  }
+
+  /** Words put together from their pieces, and how much the watched one looks at each; null where some are not known. */
+  joined({ source, target, maps }, values) {
+    const { name, queries, keys } = this.same({ maps }, this.map);
+    // Only where a text looks at itself does the watched word look at its own sentence.
+    if (queries.join() !== keys.join()) return { words: keys, weights: [] };
+    const place = wordsOf(keys, name === "encoder" ? source : `${source ?? ""} ${target}`.trim()), words = [], weights = [];
+    if (!place) return null;
+    keys.forEach((piece, k) => (words[place[k]] = (words[place[k]] ?? "") + piece));
+    const rows = values.filter((_, q) => words[place[q]] === this.watched);
+    for (const row of rows) row.forEach((weight, k) => (weights[place[k]] = (weights[place[k]] ?? 0) + weight / rows.length));
+    return { words, weights };
   }
 
   turnTo(index) {
@@ -338,7 +363,7 @@ class Attention {
   read(query, key) {
     const { queries, keys } = this.map, values = this.values[this.shown];
     if (query === null && key === null) return [t("attention.point")];
-    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.at")} `, quoted(keys[key]), " ", make("b", {}, number(values[query][key]))];
+    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.looks")} `, quoted(keys[key]), " ", make("b", {}, number(values[query][key]))];
     const weights = query !== null ? values[query] : values.map((row) => row[key]), others = query !== null ? keys : queries;
     const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", {}, number(weights[i]))]);
     return [quoted(query !== null ? queries[query] : keys[key]), ` ${t(query !== null ? "attention.most" : "attention.by")} `, ...(best.length ? best : [t("attention.nothing")])];

@@ -5,23 +5,18 @@ import { clamp, debounce, make, makeSvg, piece, rove, save } from "./dom.js";
 import { button, empty, slider, status, textField } from "./parts.js";
 import { number, percent, roughly, t } from "./words.js";
 
-export const view = { id: "beam", suits: (model) => model.task === "translate", open };
+export const view = { id: "beam", suits: (model) => model.task === "translate", open: (root, app) => new Beam(root, app) };
 
 const FIRST_TEXT = "Tuesday, June 9, 1948";
 const COLUMN = 118, ROW = 34, WIDE = 92, HIGH = 26, MARGIN = 8;
 const PACE = 650;
-
-function open(root, app) {
-  const page = new Beam(root, app);
-  return () => page.close();
-}
 
 class Beam {
   constructor(root, app) {
     this.app = app;
     this.common = app.notesOf("common");
     this.notes = app.notesOf("beam", { beam: Math.min(4, app.limits.beam), alpha: 0.6 });
-    this.text = this.common.text || FIRST_TEXT;
+    this.text = (this.common.first?.source ?? this.common.text) || FIRST_TEXT;
     this.later = debounce(() => this.search(), 300);
     this.build(root);
     this.search();
@@ -43,19 +38,19 @@ class Beam {
       notes[key] = value;
       this.later();
     };
-    this.tree = make("div", { class: "tree", role: "group", "aria-label": t("beam.tree") });
+    this.tree = make("div.tree", { role: "group", "aria-label": t("beam.tree") });
     this.edges = makeSvg("svg", { "aria-hidden": "true" });
-    this.frame = make("div", { class: "tree-frame panel", hidden: true }, this.tree);
+    this.frame = make("div.tree-frame.panel", { hidden: true }, this.tree);
     rove(this.tree, ".node", (all, node, key) => this.moveInTree(node, key));
     this.status = status(this.frame);
-    this.readout = make("p", { class: "readout", role: "status" });
-    this.results = make("ol", { class: "results" });
+    this.readout = make("p.readout", { role: "status" });
+    this.results = make("ol.results");
     this.rounds = slider({ label: t("beam.round"), min: 1, max: 1, step: 1, value: 1, input: (round) => this.reveal(round) });
     this.play = button(t("beam.play"), () => this.replay(), { class: "quiet" });
-    this.growth = make("div", { class: "growth", hidden: true }, this.rounds.box, this.play, make("span", { class: "spring" }),
+    this.growth = make("div.growth", { hidden: true }, this.rounds.box, this.play, make("span.spring"),
       button(t("save.as", { format: "SVG" }), () => save(new Blob([this.picture()], { type: "image/svg+xml" }), `${app.model.id}-beam.svg`), { class: "quiet" }));
     root.append(
-      make("div", { class: "ask" }, box, make("div", { class: "sliders" },
+      make("div.ask", {}, box, make("div.sliders", {},
         slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: set("beam"), hint: t("beam.width.hint") }).box,
         slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: set("alpha"), hint: t("beam.alpha.hint") }).box),
       this.status.box),
@@ -116,7 +111,7 @@ class Beam {
     node.box = make("button", {
       type: "button", class: `node ${kindOf(node)}`, tabindex: i ? "-1" : "0", style: { left: `${node.x}px`, top: `${node.y}px` },
       onfocus: () => this.read(node), onpointerenter: () => this.read(node), onclick: () => this.read(node),
-    }, make("bdi", {}, node.ended ? "■" : piece(node.token)), make("span", { class: "figure" }, roughly(this.chance(node))));
+    }, make("bdi", {}, node.ended ? "■" : piece(node.token)), make("span.figure", {}, roughly(this.chance(node))));
     node.box.node = node;
     return node.box;
   }
@@ -150,13 +145,13 @@ class Beam {
       each.edge?.classList.add("traced");
     }
     this.readout.replaceChildren(
-      make("bdi", { class: "quoted" }, this.sayText(node)), node.ended ? ` ${t("beam.end")}` : "",
-      make("span", { class: "muted" }, ` ${t("beam.step", { probability: percent(this.chance(node)) })} · ${t("beam.score")} `), make("b", {}, number(node.score)), make("span", { class: "muted" }, ` · ${t(`beam.${kindOf(node)}`)}`));
+      make("bdi.quoted", {}, this.sayText(node)), node.ended ? ` ${t("beam.end")}` : "",
+      make("span.muted", {}, ` ${t("beam.step", { probability: percent(this.chance(node)) })} · ${t("beam.score")} `), make("b", {}, number(node.score)), make("span.muted", {}, ` · ${t(`beam.${kindOf(node)}`)}`));
   }
 
   drawResults() {
     this.results.replaceChildren(...this.found.map((result, i) => make("li", {}, button([
-      make("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), make("span", { class: "text", dir: "auto" }, result.text || "∅"), make("span", { class: "figure" }, number(result.score)),
+      make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span.text", { dir: "auto" }, result.text || "∅"), make("span.figure", {}, number(result.score)),
     ], () => {
       this.chosen = i;
       this.light();

@@ -14,8 +14,12 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** An element: attributes, `on…` listeners and a `style` object, then children; strings are text. */
-export const make = (tag, properties = {}, ...children) => fill(document.createElement(tag), properties, children);
+/** An element and its classes (“p.muted”): attributes, `on…` listeners and a `style` object, then children; strings are text. */
+export function make(name, properties = {}, ...children) {
+  const [tag, ...classes] = name.split("."), element = document.createElement(tag);
+  if (classes.length) element.className = classes.join(" ");
+  return fill(element, properties, children);
+}
 export const makeSvg = (tag, properties = {}, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -31,7 +35,7 @@ export function visible(label) {
 export const piece = (label) => visible(label).replace(/^ | $/g, "␣");
 
 /** A word between marks, its direction kept to itself. */
-export const quoted = (label) => make("bdi", { class: "quoted" }, visible(label));
+export const quoted = (label) => make("bdi.quoted", {}, visible(label));
 
 let names = 0;
 export const uniqueId = (stem) => `${stem}-${(names += 1)}`;
@@ -50,7 +54,7 @@ export function debounce(action, delay) {
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   // Browsers offer the clipboard only to pages from this machine or over HTTPS; the old way works elsewhere.
-  const field = make("textarea", { class: "unseen", value: text });
+  const field = make("textarea.unseen", { value: text });
   document.body.append(field);
   field.select();
   document.execCommand("copy");

@@ -5,16 +5,11 @@ import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
 import { button, counter, numberField, slider, status, textField } from "./parts.js";
 import { number, percent, t, whole } from "./words.js";
 
-export const view = { id: "explore", suits: (model) => model.task === "generate", open };
+export const view = { id: "explore", suits: (model) => model.task === "generate", open: (root, app) => new Explore(root, app) };
 
 const FIRST_TEXT = "The meaning of life is";
 const MOST_TOP_K = 100;
 const SHOWN = 10;
-
-function open(root, app) {
-  const page = new Explore(root, app);
-  return () => page.close();
-}
 
 class Explore {
   constructor(root, app) {
@@ -38,31 +33,31 @@ class Explore {
     const { app, notes, common } = this;
     const { area, box } = textField({ label: t("explore.text"), value: common.text, rows: 4, limit: app.limits.text, input: (text) => this.typed(text) });
     this.area = area;
-    this.count = make("span", { class: "count" });
-    this.bars = make("ol", { class: "bars next" });
-    rove(this.bars, "button", neighbour);
+    this.count = make("span.count");
+    this.bars = make("ol.bars.next");
+    rove(this.bars, "button:enabled", neighbour);
     this.status = status(this.bars);
-    this.summary = make("p", { class: "muted summary" });
-    this.strip = make("p", { class: "strip", dir: "auto", role: "group", "aria-label": t("explore.surprise"), hidden: true });
+    this.summary = make("p.muted.summary");
+    this.strip = make("p.strip", { dir: "auto", role: "group", "aria-label": t("explore.surprise"), hidden: true });
     rove(this.strip, ".token", neighbour);
-    this.tokenNote = make("p", { class: "readout", role: "status", hidden: true });
+    this.tokenNote = make("p.readout", { role: "status", hidden: true });
     this.surpriseStatus = status(this.strip);
-    root.append(make("div", { class: "explore-body" },
-      make("section", { class: "panel so-far" }, box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
-      make("section", { class: "panel", "aria-label": t("explore.next") }, make("h2", {}, t("explore.next")), this.summary, this.buildSettings(), this.bars, this.status.box)));
+    root.append(make("div.explore-body", {},
+      make("section.panel.so-far", {}, box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
+      make("section.panel", { "aria-label": t("explore.next") }, make("h2", {}, t("explore.next")), this.summary, this.buildSettings(), this.bars, this.status.box)));
   }
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div", { class: "row" }, this.back, button(t("clear"), () => this.become("", true), { class: "quiet" }), make("span", { class: "spring" }), this.count);
+    return make("div.row", {}, this.back, button(t("clear"), () => this.become("", true), { class: "quiet" }), make("span.spring"), this.count);
   }
 
   buildGenerating() {
     const { notes, app } = this;
     this.write = button(t("explore.generate"), () => this.generate(), { class: "primary" });
     this.stop = button(t("explore.stop"), () => this.generating?.abort(), { class: "danger", hidden: true });
-    this.ending = make("span", { class: "muted", role: "status" });
-    return make("div", { class: "row generating" }, this.write, this.stop,
+    this.ending = make("span.muted", { role: "status" });
+    return make("div.row.generating", {}, this.write, this.stop,
       numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
       numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box, this.ending);
   }
@@ -73,7 +68,7 @@ class Explore {
       this.lookBack();
     } });
     box.checked = notes.surprise;
-    return make("div", { class: "surprise" }, make("label", { class: "check" }, box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
+    return make("div.surprise", {}, make("label.check", {}, box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
   }
 
   buildSettings() {
@@ -81,7 +76,7 @@ class Explore {
       notes[key] = value;
       this.later();
     };
-    return make("div", { class: "sliders" },
+    return make("div.sliders", {},
       slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.1, value: notes.temperature, shown: (value) => number(value, 1), input: change("temperature"), hint: t("explore.temperature.hint") }).box,
       slider({ label: t("explore.top_k"), min: 0, max: MOST_TOP_K, step: 1, value: notes.topK, shown: (value) => (value ? String(value) : t("explore.all")), input: change("topK"), hint: t("explore.top_k.hint") }).box);
   }
@@ -123,13 +118,15 @@ class Explore {
   drawBars({ tokens, kept, entropy }) {
     const had = this.bars.contains(document.activeElement);
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
+    // The end of a text cannot be appended; the first token that can is where Tab leads.
+    const first = tokens.findIndex((token) => !token.end);
     this.bars.replaceChildren(...tokens.map((token, i) => make("li", {}, make("button", {
-      type: "button", tabindex: i ? "-1" : "0", class: token.chance === 0 ? "out" : null, disabled: token.end, onclick: () => this.become(this.common.text + token.text, true),
-      title: t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) }),
-    }, make("bdi", { class: "token-text" }, piece(token.text)),
-    make("span", { class: "track" }, make("span", { class: "bar", style: { "--share": (token.chance / most).toFixed(4) } }), make("span", { class: "tick", style: { "--share": (token.probability / most).toFixed(4) } })),
-    make("span", { class: "figure" }, percent(token.chance))))));
-    if (had) this.bars.querySelector("button")?.focus();
+      type: "button", tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: token.end, onclick: () => this.become(this.common.text + token.text, true),
+      title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
+    }, make("bdi.token-text", {}, piece(token.text)),
+    make("span.track", {}, make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
+    make("span.figure", {}, percent(token.chance))))));
+    if (had) this.bars.querySelector("button:enabled")?.focus();
     this.summary.textContent = t("explore.summary", { kept: whole(kept), entropy: number(entropy) });
   }
 
@@ -185,8 +182,8 @@ class Explore {
   }
 
   readToken({ text, probability, rank, top }) {
-    const best = top.slice(0, 4).flatMap(([other, share], i) => [i ? ", " : "", make("bdi", { class: "quoted" }, piece(other)), ` ${percent(share)}`]);
-    this.tokenNote.replaceChildren(make("bdi", { class: "quoted" }, piece(text)), " ", make("b", {}, percent(probability)), ` · ${t("explore.rank", { rank: whole(rank) })} · ${t("explore.instead")} `, ...best);
+    const best = top.slice(0, 4).flatMap(([other, share], i) => [i ? ", " : "", make("bdi.quoted", {}, piece(other)), ` ${percent(share)}`]);
+    this.tokenNote.replaceChildren(make("bdi.quoted", {}, piece(text)), " ", make("b", {}, percent(probability)), ` · ${t("explore.rank", { rank: whole(rank) })} · ${t("explore.instead")} `, ...best);
   }
 }
 

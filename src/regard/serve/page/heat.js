@@ -16,7 +16,7 @@ export function readColours() {
   };
   const stops = (name) => Array.from({ length: STOPS }, (_, i) => colour(`${name}-${i}`).match(/[\d.]+/g).slice(0, 3).map(Number));
   const warm = stops("warm"), cool = stops("ramp");
-  inks = { plain: colour("figure"), deep: colour("figure-deep") };
+  inks = { plain: colour("ink"), deep: colour("on-accent") };
   probe.remove();
   ramps = { weights: blend(cool), range: blend(cool), signed: blend([...warm.reverse(), ...cool.slice(1)]) };
 }
@@ -79,16 +79,16 @@ export class Matrix {
     Object.assign(this, { room, point, pick, kind, numbers, lowest, at: [null, null] });
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.figures = make("canvas", { "aria-hidden": "true", class: "figures" });
-    this.rowBand = make("div", { class: "band", hidden: true });
-    this.columnBand = make("div", { class: "band", hidden: true });
-    this.followed = make("div", { class: "band followed", hidden: true });
-    this.cursor = make("div", { class: "cursor", hidden: true });
-    this.mesh = make("div", { class: "mesh" });
-    this.cells = make("div", { class: "cells", role: "application", tabindex: "0", "aria-label": label },
+    this.rowBand = make("div.band", { hidden: true });
+    this.columnBand = make("div.band", { hidden: true });
+    this.followed = make("div.band.followed", { hidden: true });
+    this.cursor = make("div.cursor", { hidden: true });
+    this.mesh = make("div.mesh");
+    this.cells = make("div.cells", { role: "application", tabindex: "0", "aria-label": label },
       this.canvas, this.mesh, this.figures, this.rowBand, this.columnBand, this.followed, this.cursor);
-    this.rowLabels = make("div", { class: "row-labels", "aria-hidden": "true" });
-    this.columnLabels = make("div", { class: "column-labels", "aria-hidden": "true" });
-    this.element = make("div", { class: "matrix" }, make("div", { class: "corner" }), this.columnLabels, this.rowLabels, this.cells);
+    this.rowLabels = make("div.row-labels", { "aria-hidden": "true" });
+    this.columnLabels = make("div.column-labels", { "aria-hidden": "true" });
+    this.element = make("div.matrix", {}, make("div.corner"), this.columnLabels, this.rowLabels, this.cells);
     this.listen();
   }
 
@@ -105,14 +105,15 @@ export class Matrix {
     const size = 13, named = columns !== null;
     const side = rows ? Math.min(150, Math.ceil(widest(rows, size)) + 14) : 0;
     const lean = named ? Math.min(150, widest(columns, size)) : 0;
-    const spare = Math.max(0, (this.room() || 600) - side - (named ? lean * 0.71 * 0.6 : 0));
+    // Labels lean out to the right of the last column.
+    const out = named ? Math.ceil(lean * 0.71) + 8 : 0, spare = Math.max(0, (this.room() || 600) - side - out);
     // A matrix of weights has square cells; one with numbers in them has room for those, and may be narrow instead.
     this.pitch = this.numbers ? clamp(Math.floor(spare / count), 5, 54) : clamp(Math.floor(spare / count), 12, 34);
     this.high = this.numbers ? clamp(this.pitch, this.lowest, 28) : this.pitch;
     const upright = this.pitch < 17;
     const top = named ? Math.ceil(upright ? lean + 10 : lean * 0.71 + 26) : 4;
     const style = element.style;
-    style.setProperty("grid-template-columns", `${side}px ${count * this.pitch}px ${upright ? 0 : Math.ceil(lean * 0.71) + 8}px`);
+    style.setProperty("grid-template-columns", `${side}px ${count * this.pitch}px ${upright ? 0 : out}px`);
     style.setProperty("grid-template-rows", `${top}px ${values.length * this.high}px`);
     style.setProperty("--pitch", `${this.pitch}px`);
     style.setProperty("--high", `${this.high}px`);
@@ -214,5 +215,5 @@ export function scale(kind, low, high) {
   const canvas = make("canvas", { "aria-hidden": "true" });
   const shades = Array.from({ length: 128 }, (_, i) => (kind === "weights" ? (i / 127) ** 2 : Math.sign(i - 63.5) * (Math.abs(i - 63.5) / 63.5) ** (1 / 0.7)));
   paint(canvas, [shades], { kind });
-  return make("span", { class: "scale" }, low, canvas, high);
+  return make("span.scale", {}, low, canvas, high);
 }

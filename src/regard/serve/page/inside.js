@@ -6,14 +6,9 @@ import { Matrix } from "./heat.js";
 import { button, copyButton, details, slider, status } from "./parts.js";
 import { number, percent, short, t, whole } from "./words.js";
 
-export const view = { id: "inside", suits: () => true, open };
+export const view = { id: "inside", suits: () => true, open: (root, app) => new Inside(root, app) };
 
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
-
-function open(root, app) {
-  const page = new Inside(root, app);
-  return () => page.close();
-}
 
 function bytes(count) {
   const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, count)) / 3)));
@@ -35,8 +30,8 @@ function groups(matrices) {
 class Inside {
   constructor(root, app) {
     this.app = app;
-    this.notes = app.notesOf("inside", { length: 32, dimensions: 32, word: "" });
-    this.body = make("div", { class: "inside-body" });
+    this.notes = app.notesOf("inside", { length: 32, dimensions: 32, word: t("inside.word.hint") });
+    this.body = make("div.inside-body");
     this.status = status(this.body);
     this.placesStatus = status(make("div"));
     this.nearStatus = status(make("div"));
@@ -61,17 +56,17 @@ class Inside {
   draw({ inspection, wiring, curves, card, recipe }) {
     const section = (name, ...children) => {
       const id = uniqueId("heading");
-      return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p", { class: "muted" }, t(`inside.${name}.lead`)), ...children);
+      return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p.muted", {}, t(`inside.${name}.lead`)), ...children);
     };
     this.body.replaceChildren(
       this.figures(inspection),
       section("matrices", this.matrices(inspection)),
-      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p", { class: "empty" }, t("inside.none"))),
+      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p.empty", {}, t("inside.none"))),
       section("neighbours", this.neighbours()),
       section("positions", this.positions()),
-      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p", { class: "empty" }, t("inside.none"))),
-      make("div", { class: "more" },
-        card ? details(t("inside.card"), make("pre", { class: "card", tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
+      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", {}, t("inside.none"))),
+      make("div.more", {},
+        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
     this.lookAtPositions();
     this.lookNear();
@@ -80,7 +75,7 @@ class Inside {
   figures({ kind, vocabulary, parameters, memory, flops }) {
     const { attention = [], context } = this.app.model, shapeOf = ({ layers, heads }) => `${layers} × ${heads}`, shapes = [...new Set(attention.map(shapeOf))];
     const fact = (value, name) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
-    return make("dl", { class: "big-facts" },
+    return make("dl.big-facts", {},
       fact(whole(parameters), t("inside.parameters")), fact(kind, t("inside.kind")), fact(whole(vocabulary), t("inside.vocabulary")),
       ...shapes.map((shape) => fact(shape, t("inside.heads", { name: attention.filter((one) => shapeOf(one) === shape).map((one) => one.name).join(", ") }))),
       ...(context ? [fact(whole(context), t("inside.context"))] : []),
@@ -90,19 +85,19 @@ class Inside {
 
   matrices({ matrices, parameters }) {
     const parts = groups(matrices), most = Math.max(...parts.map((part) => part.parameters));
-    return make("div", { class: "parts" }, parts.map((part) => details([
-      make("span", { class: "part-name" }, part.name), make("span", { class: "part-bar", style: { "--share": (part.parameters / most).toFixed(4) } }),
-      make("span", { class: "figure" }, whole(part.parameters)), make("span", { class: "figure share" }, percent(part.parameters / parameters)),
-    ], make("table", { class: "matrix-table" },
+    return make("div.parts", {}, parts.map((part) => details([
+      make("span.part-name", {}, part.name), make("span.part-bar", { style: { "--share": (part.parameters / most).toFixed(4) } }),
+      make("span.figure", {}, whole(part.parameters)), make("span.figure.share", {}, percent(part.parameters / parameters)),
+    ], make("table.matrix-table", {},
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, t("inside.matrix")), make("th", { scope: "col" }, t("inside.shape")), make("th", { scope: "col", class: "figure" }, t("inside.parameters")))),
-      make("tbody", {}, part.list.map((each) => make("tr", {}, make("th", { scope: "row" }, each.short || each.name), make("td", {}, each.shape.join(" × ")), make("td", { class: "figure" }, whole(each.parameters)))))))));
+      make("tbody", {}, part.list.map((each) => make("tr", {}, make("th", { scope: "row" }, each.short || each.name), make("td", {}, each.shape.join(" × ")), make("td.figure", {}, whole(each.parameters)))))))));
   }
 
   // An image cannot run scripts or load anything, whatever a model folder holds.
   picture(svg, label) {
     const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
     this.addresses.push(url);
-    return make("div", { class: "scroller" }, make("img", { src: url, alt: label, class: "drawing" }));
+    return make("div.scroller", {}, make("img", { src: url, alt: label, class: "drawing" }));
   }
 
   // ---- Positions
@@ -114,10 +109,10 @@ class Inside {
       notes[key] = value;
       this.laterPlaces();
     };
-    this.places = make("div", { class: "places" });
-    this.placeNote = make("p", { class: "readout", role: "status" });
+    this.places = make("div.places");
+    this.placeNote = make("p.readout", { role: "status" });
     this.observer.observe(this.places);
-    return make("div", {}, make("div", { class: "sliders" },
+    return make("div", {}, make("div.sliders", {},
       slider({ label: t("inside.length"), min: 2, max: most, step: 1, value: notes.length, input: set("length") }).box,
       slider({ label: t("inside.dimensions"), min: 2, max: 64, step: 2, value: notes.dimensions, input: set("dimensions") }).box), this.placesStatus.box, this.places, this.placeNote);
   }
@@ -140,7 +135,7 @@ class Inside {
         if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r, other: c })} `, make("b", {}, short(values[r][c])));
       };
       const matrix = new Matrix({ label: name, room: half, kind, numbers: true, lowest: 9, point });
-      return [matrix, values, make("figure", {}, make("figcaption", {}, name), make("div", { class: "scroller" }, matrix.element))];
+      return [matrix, values, make("figure", {}, make("figcaption", {}, name), make("div.scroller", {}, matrix.element))];
     };
     const both = [one(t("inside.values", { rows: t(`inside.${rows}`), columns: t(`inside.${columns}`) }), "signed", this.where.values), one(t("inside.similarity"), "range", this.where.similarity)];
     this.places.replaceChildren(...both.map(([, , figure]) => figure));
@@ -155,8 +150,8 @@ class Inside {
       notes.word = field.value;
       this.laterNear();
     } });
-    this.near = make("ol", { class: "bars" });
-    return make("div", {}, make("div", { class: "field" }, make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
+    this.near = make("ol.bars");
+    return make("div", {}, make("div.field", {}, make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
   }
 
   lookNear() {
@@ -167,7 +162,7 @@ class Inside {
     }
     this.nearStatus.ask((signal) => post("api/neighbours", { model: this.app.model.id, text: this.notes.word, count: 12 }, signal), ({ tokens }) => {
       this.near.replaceChildren(...tokens.map((token) => make("li", {}, button([
-        make("span", { class: "bar", style: { "--share": Math.max(0, token.similarity).toFixed(4) } }), quoted(token.text), make("span", { class: "figure" }, number(token.similarity)),
+        make("span.bar", { style: { "--share": Math.max(0, token.similarity).toFixed(4) } }), quoted(token.text), make("span.figure", {}, number(token.similarity)),
       ], () => {
         this.notes.word = token.text;
         this.near.closest("section").querySelector("input").value = token.text;

@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 import { readColours } from "./heat.js";
 import { button, select } from "./parts.js";
 import { VIEWS } from "./views.js";
-import { chooseLanguage, currentLanguage, LANGUAGES, languageName, remember, startLanguage, t, whole } from "./words.js";
+import { chooseLanguage, currentLanguage, has, LANGUAGES, languageName, remember, startLanguage, t, whole } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const local = () => localStorage, session = () => sessionStorage;
@@ -117,16 +117,18 @@ function open() {
   const view = wanted() ?? firstFor(app.model);
   document.title = `${t(`${view.id}.menu`)} · ${app.model.name} · Regard`;
   const root = make("div", { class: `view ${view.id}` });
-  $("main").replaceChildren(make("div", { class: "heading" }, make("h1", {}, t(`${view.id}.title`)), make("p", { class: "lead" }, t(`${view.id}.lead`))), root);
-  if (view.suits(app.model)) leave = view.open(root, app) ?? leave;
-  else root.append(unsuited(view));
+  $("main").replaceChildren(make("div.heading", {}, make("h1", {}, t(`${view.id}.${has(`${view.id}.title`) ? "title" : "menu"}`)), make("p.lead", {}, t(`${view.id}.lead`))), root);
+  if (view.suits(app.model)) {
+    const page = view.open(root, app);
+    leave = () => page.close();
+  } else root.append(unsuited(view));
 }
 
 function unsuited(view) {
   const fitting = app.models.filter(view.suits), others = VIEWS.filter((other) => other.suits(app.model));
-  return make("div", { class: "unsuited-note" },
+  return make("div.unsuited-note", {},
     make("p", {}, t(`${view.id}.needs`, { model: app.model.name })),
-    make("div", { class: "row" },
+    make("div.row", {},
       fitting.map((model) => button(t("use.model", { model: model.name }), () => choose(model.id), { class: "primary" })),
       others.map((other) => button(t(`${other.id}.menu`), () => go(other.id)))));
 }
@@ -159,7 +161,7 @@ async function start() {
   applyTheme();
   readColours();
   onKeyNeeded(askForKey);
-  $("main").replaceChildren(make("p", { class: "notice" }, t("working")));
+  $("main").replaceChildren(make("p.notice", {}, t("working")));
   try {
     const { models, default: first, limits, version } = await get("api/models");
     Object.assign(app, { models, limits, version });
@@ -169,7 +171,7 @@ async function start() {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
     choose(remember(session, "regard.model") ?? first);
   } catch (problem) {
-    $("main").replaceChildren(make("div", { class: "notice", role: "alert" },
+    $("main").replaceChildren(make("div.notice", { role: "alert" },
       make("p", {}, problem.message), button(t("again"), start, { class: "primary" })));
   }
 }

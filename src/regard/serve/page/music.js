@@ -6,17 +6,12 @@ import { button, numberField, select, slider, status } from "./parts.js";
 import { Player } from "./synth.js";
 import { number, percent, t, whole } from "./words.js";
 
-export const view = { id: "music", rare: true, suits: (model) => model.music === true, open };
+export const view = { id: "music", rare: true, suits: (model) => model.music === true, open: (root, app) => new Music(root, app) };
 
 const SECOND = 56, ROW = 7, HIGHEST = 400; // pixels of a second, of a semitone, and of the whole roll
 const LARGEST = 180_000; // bytes of a primer: what a request has room for
 const NAMES = ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"];
 const name = (pitch) => `${NAMES[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
-
-function open(root, app) {
-  const page = new Music(root, app);
-  return () => page.close();
-}
 
 class Music {
   constructor(root, app) {
@@ -33,12 +28,12 @@ class Music {
   }
 
   build(root) {
-    this.roll = make("div", { class: "roll", role: "group", tabindex: "0", "aria-label": t("music.roll"), onkeydown: (event) => this.key(event), onclick: (event) => this.clicked(event), onpointermove: (event) => this.pointed(event) });
+    this.roll = make("div.roll", { role: "group", tabindex: "0", "aria-label": t("music.roll"), onkeydown: (event) => this.key(event), onclick: (event) => this.clicked(event), onpointermove: (event) => this.pointed(event) });
     this.status = status(this.roll);
-    this.readout = make("p", { class: "readout", role: "status" });
-    this.facts = make("span", { class: "muted" });
-    this.heads = make("div", { class: "heads", role: "group", "aria-label": t("music.heads") });
-    root.append(this.buildSettings(), this.status.box, make("section", { class: "panel", "aria-label": t("music.roll") }, this.buildPlaying(), this.heads, this.readout, this.roll));
+    this.readout = make("p.readout", { role: "status" });
+    this.facts = make("span.muted");
+    this.heads = make("div.heads", { role: "group", "aria-label": t("music.heads") });
+    root.append(this.buildSettings(), this.status.box, make("section.panel", { "aria-label": t("music.roll") }, this.buildPlaying(), this.heads, this.readout, this.roll));
     this.dress();
   }
 
@@ -46,22 +41,22 @@ class Music {
     const { notes, app } = this, layers = app.model.attention.find((stack) => stack.name === "decoder")?.layers ?? 0;
     const which = [["", t("music.last")], ...Array.from({ length: layers }, (_, layer) => [String(layer), String(layer + 1)])];
     const file = make("input", { type: "file", id: "primer", accept: ".mid,.midi,audio/midi", onchange: () => this.prime(file) });
-    this.primed = make("span", { class: "muted", role: "status" }, notes.primer?.name ?? "");
+    this.primed = make("span.muted", { role: "status" }, notes.primer?.name ?? "");
     this.forget = button(t("music.forget"), () => this.prime(null, file), { class: "quiet", hidden: notes.primer === null });
-    return make("section", { class: "panel", "aria-label": t("music.settings") }, make("div", { class: "row" },
+    return make("section.panel", { "aria-label": t("music.settings") }, make("div.row", {},
       button(t("music.write"), () => this.write(), { class: "primary" }),
       numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
       numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box,
       slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.05, value: notes.temperature, shown: (value) => number(value, 2), input: (value) => (notes.temperature = value) }).box,
       layers ? select({ label: t("music.layer"), options: which, value: notes.layer, change: (value) => (notes.layer = value) }).box : null,
-      make("div", { class: "field" }, make("label", { for: "primer" }, t("music.primer")), file), this.primed, this.forget));
+      make("div.field", {}, make("label", { for: "primer" }, t("music.primer")), file), this.primed, this.forget));
   }
 
   buildPlaying() {
     this.plays = button(t("music.play"), () => this.toggle(), { class: "primary" });
     this.place = slider({ label: t("music.place"), min: 0, max: 0, step: 0.1, value: 0, shown: (value) => `${number(value, 1)} s`, input: (value) => this.player.seek(value) });
     this.midi = button(t("music.save"), () => this.save(), { class: "quiet" });
-    return make("div", { class: "row" }, this.plays, this.place.box, this.midi, make("span", { class: "spring" }), this.facts);
+    return make("div.row", {}, this.plays, this.place.box, this.midi, make("span.spring"), this.facts);
   }
 
   // ---- Asking
@@ -157,7 +152,9 @@ class Music {
   line([one, other, head, weight]) {
     const [from, to] = [one, other].map((i) => this.answer.notes[i]), x = from[0] * SECOND, toX = to[0] * SECOND + 2;
     const y = this.y(from[2]) + this.row / 2, toY = this.y(to[2]) + this.row / 2, high = Math.max(4, Math.min(y, toY) - 20 - Math.abs(x - toX) / 8);
-    return makeSvg("path", { class: `look head-${head % 8}`, "stroke-width": (0.75 + 5 * weight).toFixed(2), d: `M${x} ${y}Q${(x + toX) / 2} ${high} ${toX} ${toY}` });
+    // For each head another arc: several may look at the same note.
+    const aside = (head * Math.min(10, 120 / this.answer.attention.heads)) / Math.max(Math.hypot(toX - x, toY - y), 1);
+    return makeSvg("path", { class: `look head-${head % 8}`, "stroke-width": (0.75 + 5 * weight).toFixed(2), d: `M${x} ${y}Q${(x + toX) / 2 + (toY - y) * aside} ${high + Math.abs(toX - x) * aside} ${toX} ${toY}` });
   }
 
   // ---- Playing

@@ -6,7 +6,7 @@ import { t, whole } from "./words.js";
 
 /** A line of text under a heading that says what is going on; also heard by screen readers. */
 export function status(area) {
-  const box = make("div", { class: "status", role: "status" });
+  const box = make("div.status", { role: "status" });
   let late = 0;
   function report({ state, seconds, problem, again }) {
     clearTimeout(late);
@@ -42,7 +42,7 @@ export function textField({ label, value = "", rows = 1, placeholder = "", limit
     id, rows, dir: "auto", placeholder, maxlength: limit, spellcheck: "false", autocapitalize: "off", value,
     oninput: () => input(area.value), ...properties,
   });
-  return { area, box: make("div", { class: "field" }, make("label", { for: id }, label), area) };
+  return { area, box: make("div.field", {}, make("label", { for: id }, label), area) };
 }
 
 export function slider({ label, min, max, step, value, shown = String, input, hint = null }) {
@@ -59,19 +59,19 @@ export function slider({ label, min, max, step, value, shown = String, input, hi
     output.textContent = shown(next);
   };
   const title = hint ? { title: hint } : {};
-  return { range, set, box: make("div", { class: "slider", ...title }, make("label", { for: id }, label), output, range) };
+  return { range, set, box: make("div.slider", { ...title }, make("label", { for: id }, label), output, range) };
 }
 
 export function numberField({ label, min, max, value, input }) {
   const id = uniqueId("number");
   const field = make("input", { type: "number", id, min, max, value, onchange: () => field.reportValidity() && input(Number(field.value)) });
-  return { field, box: make("div", { class: "number" }, make("label", { for: id }, label), field) };
+  return { field, box: make("div.number", {}, make("label", { for: id }, label), field) };
 }
 
 /** One of a few, side by side: radio buttons in other clothes. */
 export function segments({ label, options, value, change }) {
   const name = uniqueId("segments");
-  const set = make("fieldset", { class: "segments" }, make("legend", { class: "unseen" }, label));
+  const set = make("fieldset.segments", {}, make("legend.unseen", {}, label));
   for (const [key, text] of options) {
     const input = make("input", { type: "radio", name, value: key, onchange: () => change(key) });
     input.checked = key === value;
@@ -84,18 +84,18 @@ export function select({ label, options, value, change, hideLabel = false }) {
   const id = uniqueId("select");
   const box = make("select", { id, onchange: () => change(box.value) }, options.map(([key, text]) => make("option", { value: key }, text)));
   box.value = value;
-  return { select: box, box: make("div", { class: "choice" }, make("label", { for: id, class: hideLabel ? "unseen" : null }, label), box) };
+  return { select: box, box: make("div.choice", {}, make("label", { for: id, class: hideLabel ? "unseen" : null }, label), box) };
 }
 
 /** Ready-made texts to begin with. */
 export function examples(texts, use) {
-  return make("div", { class: "examples" }, make("span", {}, t("try")),
+  return make("div.examples", {}, make("span", {}, t("try")),
     texts.map(([text, label]) => button(label ?? text, () => use(text), { class: "chip", dir: "auto" })));
 }
 
 /** Words in a row, one of which is followed. */
 export function wordRow({ label, words, chosen, choose, mark = () => null }) {
-  const row = make("div", { class: "words-row", role: "group", "aria-label": label, dir: "auto" });
+  const row = make("div.words-row", { role: "group", "aria-label": label, dir: "auto" });
   row.append(...words.map((word, i) => button(visible(word), () => choose(i), {
     class: `word-chip ${mark(i) ?? ""}`, "aria-pressed": String(i === chosen), tabindex: i === chosen ? "0" : "-1",
   })));
@@ -112,10 +112,11 @@ export function exports({ app, desk, body, what }) {
   const one = (format) => button(t("save.as", { format: format.toUpperCase() }), () =>
     desk.ask((signal) => postForFile("api/picture", { ...body(), what: what(format), format }, signal),
       (blob) => save(blob, `${app.model.id}-${what(format)}.${format}`)), { class: "quiet" });
-  return make("div", { class: "exports" }, ["svg", "html"].map(one));
+  return make("div.exports", {}, ["svg", "html"].map(one));
 }
 
-export const counter = (length, limit) => `${whole(length)} / ${whole(limit)}`;
+/** How much is written; where there is no more room, what is beyond has been left out. */
+export const counter = (length, limit) => `${whole(length)} / ${whole(limit)}${length < limit ? "" : ` · ${t("full")}`}`;
 
 /** Nothing to see yet, and what to do about it. */
-export const empty = (...children) => make("p", { class: "empty" }, ...children);
+export const empty = (...children) => make("p.empty", {}, ...children);

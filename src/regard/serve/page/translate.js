@@ -5,16 +5,11 @@ import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
 import { button, copyButton, counter, details, examples, select, slider, status, textField } from "./parts.js";
 import { has, languageName, number, percent, t, whole } from "./words.js";
 
-export const view = { id: "translate", suits: (model) => model.task === "translate", open };
+export const view = { id: "translate", suits: (model) => model.task === "translate", open: (root, app) => new Translate(root, app) };
 
 const TRIES = { en: ["Tuesday, June 9, 1948", "The train arrives on Thursday at 6:33 PM."], de: ["Dienstag, 9. Juni 1948"], zh: ["一九四八年六月九日"] };
 const ACCEPTED = ".txt,.srt,.html,.htm,.docx,.tmx";
 const UNSPACED = new Set(["zh", "ja", "th", "lo", "km", "my"]);
-
-function open(root, app) {
-  const page = new Translate(root, app);
-  return () => page.close();
-}
 
 /** A text cut where a reader would: words to click on, and what stands between them. */
 function cut(text, language) {
@@ -22,6 +17,16 @@ function cut(text, language) {
     return [...new Intl.Segmenter(language, { granularity: "word" }).segment(text)].map(({ segment, index }) => ({ text: segment, start: index, word: segment.trim() !== "" }));
   }
   return [...text.matchAll(/\s+|\S+/gu)].map((found) => ({ text: found[0], start: found.index, word: found[0].trim() !== "" }));
+}
+
+/** Where in a translation each sentence of the source is: other words are sought within one sentence. */
+function sentences(text, segments) {
+  let end = 0;
+  return segments.map(({ source, text: part }, index) => {
+    const start = text.indexOf(part, end);
+    if (start >= 0) end = start + part.length;
+    return { source, index, start, end };
+  }).filter(({ start }) => start >= 0);
 }
 
 class Translate {
@@ -46,20 +51,20 @@ class Translate {
   }
 
   build(root) {
-    this.output = make("div", { class: "output", dir: "auto", role: "group", "aria-label": t("translate.output") });
+    this.output = make("div.output", { dir: "auto", role: "group", "aria-label": t("translate.output"), onscroll: () => this.closeMenu(false) });
     rove(this.output, ".word", neighbour);
     this.status = status(this.output);
-    this.announcer = make("div", { class: "unseen", "aria-live": "polite" });
-    this.facts = make("div", { class: "facts" });
-    this.others = make("div", { class: "others" });
+    this.announcer = make("div.unseen", { "aria-live": "polite" });
+    this.facts = make("div.facts");
+    this.others = make("div.others");
     this.call = make("pre", { tabindex: "0", "aria-label": t("call") });
-    this.files = make("div", { class: "files" });
-    this.menu = make("div", { class: "alternatives", role: "dialog", "aria-label": t("translate.alternatives"), hidden: true });
+    this.files = make("div.files");
+    this.menu = make("div.alternatives", { role: "dialog", "aria-label": t("translate.alternatives"), hidden: true });
     this.outside = (event) => !this.menu.contains(event.target) && !event.target.closest?.(".word") && this.closeMenu(false);
     document.addEventListener("pointerdown", this.outside);
     root.append(
-      make("div", { class: "panes" }, this.buildSource(), make("section", { class: "pane target", "aria-label": t("translate.target") }, this.buildTargetHead(), this.output, this.menu, this.status.box, make("div", { class: "pane-foot" }, this.facts, this.undoButton(), copyButton(() => this.shown()?.text ?? "")))),
-      this.files, this.others, make("div", { class: "more" }, this.buildSettings(), details(t("call"), [this.call, copyButton(() => this.call.textContent)])),
+      make("div.panes", {}, this.buildSource(), make("section.pane.target", { "aria-label": t("translate.target") }, this.buildTargetHead(), this.output, this.menu, this.status.box, make("div.pane-foot", {}, this.facts, this.undoButton(), copyButton(() => this.shown()?.text ?? "")))),
+      this.files, this.others, make("div.more", {}, this.buildSettings(), details(t("call"), [this.call, copyButton(() => this.call.textContent)])),
       this.announcer,
     );
     root.addEventListener("keydown", (event) => event.key === "Escape" && !this.menu.hidden && this.closeMenu(true));
@@ -74,21 +79,21 @@ class Translate {
     this.area = area;
     area.lang = app.model.languages?.source ?? "";
     box.querySelector("label").className = "unseen";
-    this.count = make("span", { class: "count" }, counter(common.text.length, app.limits.text));
+    this.count = make("span.count", {}, counter(common.text.length, app.limits.text));
     const picker = make("input", { type: "file", accept: ACCEPTED, class: "unseen", tabindex: "-1", "aria-hidden": "true", onchange: () => (this.translateFiles(picker.files), (picker.value = "")) });
     const source = app.model.languages?.source;
     this.tries = examples((TRIES[source?.slice(0, 2) ?? "en"] ?? []).map((text) => [text]), (text) => this.use(text));
     this.tries.hidden = Boolean(common.text) || !(TRIES[source?.slice(0, 2) ?? "en"]);
-    return make("section", { class: "pane source", "aria-label": t("translate.source") },
-      make("div", { class: "pane-head" }, make("h2", {}, source ? languageName(source) : t("translate.source"))),
+    return make("section.pane.source", { "aria-label": t("translate.source") },
+      make("div.pane-head", {}, make("h2", {}, source ? languageName(source) : t("translate.source"))),
       box, this.tries,
-      make("div", { class: "pane-foot" }, this.count, make("span", { class: "spring" }),
+      make("div.pane-foot", {}, this.count, make("span.spring"),
         button(t("translate.file"), () => picker.click(), { class: "quiet" }), picker,
         button(t("clear"), () => this.use(""), { class: "quiet" })));
   }
 
   buildTargetHead() {
-    const targets = this.app.model.languages?.target ?? [], head = make("div", { class: "pane-head" });
+    const targets = this.app.model.languages?.target ?? [], head = make("div.pane-head");
     if (targets.length > 1) {
       head.append(select({ label: t("translate.target"), hideLabel: true, options: targets.map((code) => [code, languageName(code)]), value: this.common.language, change: (code) => {
         this.common.language = code;
@@ -100,7 +105,7 @@ class Translate {
 
   buildSettings() {
     const { notes, app } = this, change = (key) => (value) => this.change({ [key]: value });
-    return details(t("translate.search"), make("div", { class: "sliders" },
+    return details(t("translate.search"), make("div.sliders", {},
       slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: change("beam") }).box,
       slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: change("alpha") }).box,
       slider({ label: t("translate.nbest"), min: 1, max: app.limits.nbest, step: 1, value: notes.nbest, input: change("nbest") }).box));
@@ -128,9 +133,9 @@ class Translate {
   }
 
   typed(text) {
-    this.common.text = text;
-    this.common.target = "";
+    Object.assign(this.common, { text, target: "", first: null });
     this.count.textContent = counter(text.length, this.app.limits.text);
+    if (text.length >= this.app.limits.text) this.announcer.textContent = this.count.textContent;
     this.tries.hidden = Boolean(text) || !this.tries.querySelector("button");
     this.closeMenu(false);
     this.output.setAttribute("aria-busy", "true");
@@ -163,31 +168,45 @@ class Translate {
     return rewritten[rewritten.length - 1] ?? answer?.translations[chosen] ?? null;
   }
 
+  several() {
+    return this.notes.answer?.segments?.length > 1;
+  }
+
+  /** The sentences of the source and their translations. Of several, only the best translation is known by sentence. */
+  segments() {
+    const { answer, chosen } = this.notes, shown = this.shown();
+    return shown?.segments ?? (!this.several() ? [{ source: this.common.text, text: shown?.text }] : chosen ? [] : answer.segments);
+  }
+
   // ---- Showing
 
   drawAnswer() {
     const { answer, rewritten } = this.notes, shown = this.shown();
     this.common.target = shown?.text ?? "";
+    // Views that look at one sentence look at the first.
+    this.common.first = this.several() ? this.segments()[0] ?? answer.segments[0] : null;
     this.output.lang = this.common.language ?? "";
-    this.output.replaceChildren(...(shown ? this.drawWords(shown.text, rewritten.length ? shown.from : -1) : [make("span", { class: "empty" }, t("translate.empty"))]));
+    this.output.replaceChildren(...(shown ? this.drawWords(shown.text, rewritten.length ? shown.from : -1) : [make("span.empty", {}, t("translate.empty"))]));
     this.undo.hidden = rewritten.length === 0;
     this.facts.replaceChildren(...(shown ? [
-      make("span", { title: t("score.hint") }, t("score"), " ", make("b", {}, number(shown.score))),
+      ...(shown.score === null ? [] : [make("span", { title: t("score.hint") }, t("score"), " ", make("b", {}, number(shown.score)))]),
       ...(answer?.milliseconds !== undefined ? [make("span", {}, t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
-      ...(answer?.flags ?? []).map((flag) => make("span", { class: "flag" }, has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
+      ...(answer?.flags ?? []).map((flag) => make("span.flag", {}, has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
     ] : []));
     this.call.textContent = curl("api/translate", this.request());
     this.drawOthers();
   }
 
   drawWords(text, from) {
+    const parts = sentences(text, this.segments());
     let first = true;
     return cut(text, this.common.language).map(({ text: part, start, word }) => {
-      if (!word) return part;
+      const sentence = word && parts.find((each) => each.start <= start && start < each.end);
+      if (!sentence) return part;
       const tabindex = first ? "0" : "-1";
       first = false;
       return make("button", {
-        type: "button", class: start === from ? "word steered" : "word", tabindex, "aria-haspopup": "dialog", onclick: (event) => this.offer(event.currentTarget, start),
+        type: "button", class: start === from ? "word steered" : "word", tabindex, "aria-haspopup": "dialog", onclick: (event) => this.offer(event.currentTarget, start, sentence),
       }, part);
     });
   }
@@ -196,7 +215,7 @@ class Translate {
     const { answer, chosen, rewritten } = this.notes, all = answer?.translations ?? [];
     if (all.length < 2) return this.others.replaceChildren();
     const rows = all.map((one, i) => make("li", {}, button([
-      make("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), make("span", { class: "text", dir: "auto" }, one.text || "∅"), make("span", { class: "figure" }, number(one.score)),
+      make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span.text", { dir: "auto" }, one.text || "∅"), make("span.figure", {}, number(one.score)),
     ], () => {
       Object.assign(this.notes, { chosen: i, rewritten: [] });
       this.drawAnswer();
@@ -206,31 +225,31 @@ class Translate {
 
   // ---- Other words
 
-  async offer(word, start) {
+  async offer(word, start, sentence) {
     this.closeMenu(false);
     // With the space that is before the word: without it, the model could also go on inside the last one.
-    const prefix = this.shown().text.slice(0, start), mine = (this.asking = new AbortController());
+    const prefix = this.shown().text.slice(sentence.start, start), mine = (this.asking = new AbortController());
     this.opener = word;
     word.classList.add("open");
     this.placeMenu(word);
-    this.menu.replaceChildren(make("p", { class: "muted" }, t("working")));
+    this.menu.replaceChildren(make("p.muted", {}, t("working")));
     try {
-      const body = { ...this.app.body(), text: this.common.text, prefix, count: 8 };
+      const body = { ...this.app.body(), text: sentence.source, prefix, count: 8 };
       const { alternatives } = await post("api/alternatives", body, mine.signal);
-      this.drawMenu(alternatives, start);
+      this.drawMenu(alternatives, start, sentence);
     } catch (error) {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;
-      this.menu.replaceChildren(make("p", { class: "failed" }, error.message));
+      this.menu.replaceChildren(make("p.failed", {}, error.message));
     }
   }
 
-  drawMenu(alternatives, start) {
-    const list = make("ul", { class: "bars" }, alternatives.map((one, i) => make("li", {}, make("button", {
-      type: "button", tabindex: i ? "-1" : "0", title: one.translation, onclick: () => this.take(one, start),
-    }, make("span", { class: "bar", style: { "--share": one.probability } }), make("bdi", {}, one.text), make("span", { class: "figure" }, percent(one.probability))))));
+  drawMenu(alternatives, start, sentence) {
+    const list = make("ul.bars", {}, alternatives.map((one, i) => make("li", {}, make("button", {
+      type: "button", tabindex: i ? "-1" : "0", title: one.translation, onclick: () => this.take(one, start, sentence),
+    }, make("span.bar", { style: { "--share": one.probability } }), make("bdi", {}, one.text), make("span.figure", {}, percent(one.probability))))));
     rove(list, "button", neighbour);
-    this.menu.replaceChildren(make("p", { class: "muted" }, t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
+    this.menu.replaceChildren(make("p.muted", {}, t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
     this.placeMenu(this.opener);
     list.querySelector("button")?.focus();
   }
@@ -249,11 +268,13 @@ class Translate {
     if (giveBack) this.opener?.focus();
   }
 
-  take(alternative, start) {
+  take({ translation, score }, from, { index, start, end }) {
     this.closeMenu(false);
-    this.notes.rewritten.push({ text: alternative.translation, score: alternative.score, from: start });
+    const segments = this.segments().map((each, i) => (i === index ? { ...each, text: translation } : each)), { text } = this.shown();
+    // The score is that of one sentence; there is none for several of which one was steered.
+    this.notes.rewritten.push({ text: text.slice(0, start) + translation + text.slice(end), score: segments.length > 1 ? null : score, from, segments });
     this.drawAnswer();
-    this.announcer.textContent = t("translate.said", { text: alternative.translation });
+    this.announcer.textContent = t("translate.said", { text: translation });
     (this.output.querySelector(".steered") ?? this.output.querySelector(".word"))?.focus();
   }
 
@@ -261,7 +282,7 @@ class Translate {
 
   acceptDrops(root) {
     const carries = (event) => event.dataTransfer?.types.includes("Files");
-    const veil = make("div", { class: "veil", "aria-hidden": "true" }, t("translate.drop"));
+    const veil = make("div.veil", { "aria-hidden": "true" }, t("translate.drop"));
     root.append(veil);
     root.addEventListener("dragover", (event) => {
       if (!carries(event)) return;
@@ -283,16 +304,16 @@ class Translate {
   }
 
   async translateFile(file) {
-    const row = make("p", { class: "file", role: "status" }, quoted(file.name), " ", make("span", { class: "muted" }, t("translate.filing")));
+    const row = make("p.file", { role: "status" }, quoted(file.name), " ", make("span.muted", {}, t("translate.filing")));
     this.files.append(row);
+    row.scrollIntoView({ block: "nearest" });
     const form = new FormData();
     form.append("file", file);
     for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
     try {
       const { blob, name } = await postForm("api/documents", form, this.filing.signal);
-      const dot = file.name.lastIndexOf("."), code = this.common.language ?? "translated";
-      const called = name ?? `${file.name.slice(0, dot)}.${code}${file.name.slice(dot)}`;
-      row.replaceChildren(quoted(file.name), " ", make("span", { class: "muted" }, t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), { class: "primary" }));
+      const called = name ?? file.name;
+      row.replaceChildren(quoted(file.name), " ", make("span.muted", {}, t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), { class: "primary" }));
     } catch (error) {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;

@@ -1,8 +1,8 @@
 // The views of the page, in the order of the menu. Each stands in a module of its own and offers
-//   id            its name in the address, and in the words: `ID.menu`, `ID.title`, `ID.lead`, `ID.needs`
+//   id            its name in the address, and in the words: `ID.menu`, `ID.lead`, `ID.needs`, perhaps `ID.title`
 //   suits(model)  whether it has something to show for a model
 //   rare          whether the menu leaves it out where no model has anything to show
-//   open(root, app)  fills `root`, and gives back what is to be done when the reader leaves
+//   open(root, app)  fills `root`, and gives back what is to be closed when the reader leaves
 
 import { view as attention } from "./attention.js";
 import { view as beam } from "./beam.js";

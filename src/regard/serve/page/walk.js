@@ -1,22 +1,17 @@
 // Walk through: one sentence through one layer of the model, step by step, with its real numbers.
 
 import { post } from "./api.js";
-import { clamp, debounce, make, neighbour, quoted, rove } from "./dom.js";
+import { clamp, debounce, make, neighbour, quoted, rove, visible } from "./dom.js";
 import { Matrix, scale } from "./heat.js";
 import { button, empty, segments, select, status, textField, wordRow } from "./parts.js";
-import { currentLanguage, has, short, t, whole } from "./words.js";
+import { currentLanguage, percent, short, t, whole } from "./words.js";
 
-export const view = { id: "walk", suits: (model) => Boolean(model.walk), open };
+export const view = { id: "walk", suits: (model) => Boolean(model.walk), open: (root, app) => new Walk(root, app) };
 
 const FIRST_TEXTS = { translate: "Tuesday, June 9, 1948", generate: "To be, or not to be" };
 // These tables hold shares, which are never below zero.
 const SHARES = new Set(["w", "probabilities"]);
 const FIRST_NUMBERS = 8;
-
-function open(root, app) {
-  const page = new Walk(root, app);
-  return () => page.close();
-}
 
 /** Which word is followed first: an encoder's first; a decoder's last, after which something new is written. */
 const first = (stack) => (stack === "encoder" ? 0 : null);
@@ -24,7 +19,12 @@ const first = (stack) => (stack === "encoder" ? 0 : null);
 /** A formula as plain text has it, with its indices set low. */
 function formula(text) {
   const parts = text.split(/(?<=[A-Za-z\d])_([A-Za-z\d]+)/);
-  return make("p", { class: "formula" }, parts.map((part, i) => (i % 2 ? make("sub", {}, part) : part)));
+  return make("p.formula", {}, parts.map((part, i) => (i % 2 ? make("sub", {}, part) : part)));
+}
+
+function written(name, value) {
+  if (typeof value === "string") return visible(value);
+  return name === "share" ? percent(value) : Number.isInteger(value) ? whole(value) : short(value);
 }
 
 class Walk {
@@ -33,7 +33,7 @@ class Walk {
     this.common = app.notesOf("common");
     const stacks = this.stacks();
     this.notes = app.notesOf("walk", { stack: stacks[0], layer: 0, head: 0, position: first(stacks[0]), step: 0 });
-    this.text = this.common.text || FIRST_TEXTS[app.model.task] || "";
+    this.text = (this.common.first?.source ?? this.common.text) || FIRST_TEXTS[app.model.task] || "";
     this.later = debounce(() => this.walk(), 400);
     this.build(root);
     this.keys = (event) => this.pressed(event);
@@ -70,16 +70,16 @@ class Walk {
       notes.position = first(notes.stack);
       this.later();
     } });
-    this.choices = make("div", { class: "row choices" });
-    this.words = make("div", { class: "walk-words" });
-    this.steps = make("ol", { class: "steps" });
+    this.choices = make("div.row.choices");
+    this.words = make("div.walk-words");
+    this.steps = make("ol.steps");
     rove(this.steps, "button", neighbour);
-    this.panel = make("section", { class: "panel step", "aria-live": "polite", "aria-label": t("walk.step") });
-    this.tensors = make("div", { class: "tensors" });
-    this.readout = make("p", { class: "readout", role: "status" });
-    this.body = make("div", { class: "walk-body", hidden: true }, make("nav", { "aria-label": t("walk.steps") }, this.steps), this.panel);
+    this.panel = make("section.panel.step", { "aria-live": "polite", "aria-label": t("walk.step") });
+    this.tensors = make("div.tensors");
+    this.readout = make("p.readout", { role: "status" });
+    this.body = make("div.walk-body", { hidden: true }, make("nav", { "aria-label": t("walk.steps") }, this.steps), this.panel);
     this.status = status(this.body);
-    root.append(make("div", { class: "ask" }, box, this.choices, this.status.box), this.words, this.body);
+    root.append(make("div.ask", {}, box, this.choices, this.status.box), this.words, this.body);
     this.drawChoices();
   }
 
@@ -127,7 +127,7 @@ class Walk {
 
   drawWords() {
     const had = this.words.contains(document.activeElement);
-    this.words.replaceChildren(make("span", { class: "muted" }, t("walk.follow")), wordRow({
+    this.words.replaceChildren(make("span.muted", {}, t("walk.follow")), wordRow({
       label: t("walk.follow"), words: this.labels(), chosen: this.answer.position, choose: (position) => {
         this.notes.position = position;
         this.walk();
@@ -138,18 +138,19 @@ class Walk {
 
   // ---- Steps
 
-  // The server explains in English, with the words of this very sentence; other languages have sentences of their own.
-  translated(step) {
-    const stem = step.id.replace(/^cross-/, "").replace(/\d+$/, ""), name = stem === "norm" && step.formula.includes("+") ? "addnorm" : stem;
-    const key = `walk.step.${name}`, own = currentLanguage() !== "en" && has(key);
-    const cross = step.id.startsWith("cross-") ? `${t("walk.cross")}: ` : "";
-    return own ? { title: cross + t(key), sentence: t(`${key}.sentence`) } : { title: cross + step.title, sentence: step.sentence };
+  // The server explains in English; other languages have the same sentences, and put the server's values into them.
+  translated({ id, title, sentence, said, values }) {
+    const cross = id.startsWith("cross-") ? t("walk.cross") : "", language = currentLanguage();
+    if (language === "en") return { title: cross + title, sentence };
+    const places = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, written(name, value)]));
+    const titles = [...new Set(said.map((name) => name.split(".")[0]))].map((name) => t(`walk.step.${name}`, places));
+    return { title: cross + titles.join(" & "), sentence: said.map((name) => t(`walk.said.${name}`, places)).join(language === "zh" ? "" : " ") };
   }
 
   drawSteps() {
     const had = this.steps.contains(document.activeElement), { scrollLeft, scrollTop } = this.steps;
     this.steps.replaceChildren(...this.answer.steps.map((step, i) => make("li", {}, button(
-      [make("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), make("span", {}, this.translated(step).title)], () => this.goTo(i),
+      [make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span", {}, this.translated(step).title)], () => this.goTo(i),
       { "aria-current": i === this.notes.step ? "step" : null, tabindex: i === this.notes.step ? "0" : "-1" }))));
     const current = this.steps.querySelector("[aria-current]");
     Object.assign(this.steps, { scrollLeft, scrollTop });
@@ -178,11 +179,11 @@ class Walk {
     const { steps } = this.answer, step = steps[this.notes.step], { title, sentence } = this.translated(step);
     this.readout.textContent = t("walk.point");
     this.panel.replaceChildren(
-      make("div", { class: "step-head" }, make("p", { class: "muted" }, t("walk.of", { step: this.notes.step + 1, steps: steps.length })),
-        make("div", { class: "row" },
+      make("div.step-head", {}, make("p.muted", {}, t("walk.of", { step: this.notes.step + 1, steps: steps.length })),
+        make("div.row", {},
           button(t("walk.before"), () => this.goTo(this.notes.step - 1), { disabled: this.notes.step === 0 }),
           button(t("walk.next"), () => this.goTo(this.notes.step + 1), { class: "primary", disabled: this.notes.step === steps.length - 1 }))),
-      make("h2", {}, title), make("p", { class: "sentence" }, sentence), formula(step.formula), make("p", { class: "shapes" }, step.shapes),
+      make("h2", {}, title), make("p.sentence", {}, sentence), formula(step.formula), make("p.shapes", {}, step.shapes),
       ...(step.kept === null ? [] : [this.cache(step)]), this.tensors, this.readout);
     this.drawTensors();
   }
@@ -191,9 +192,9 @@ class Walk {
   cache({ id, kept, computed }) {
     const labels = id.startsWith("cross-") ? this.answer.tokens : this.labels(), [old, fresh] = [new Set(kept), new Set(computed)];
     const kind = (i) => (old.has(i) ? "kept" : fresh.has(i) ? "computed" : "later");
-    return make("div", { class: "cache" },
-      make("div", { class: "cache-words" }, labels.map((word, i) => make("span", { class: kind(i) }, make("bdi", {}, word)))),
-      make("p", { class: "muted legend" }, ["kept", "computed", "later"].map((name) => make("span", { class: name }, t(`walk.${name}`)))));
+    return make("div.cache", {},
+      make("div.cache-words", {}, labels.map((word, i) => make("span", { class: kind(i) }, make("bdi", {}, word)))),
+      make("p.muted.legend", {}, ["kept", "computed", "later"].filter((name) => labels.some((_, i) => kind(i) === name)).map((name) => make("span", { class: name }, t(`walk.${name}`)))));
   }
 
   drawTensors() {
@@ -225,9 +226,9 @@ class Walk {
     const mine = values[followed], shown = mine?.slice(0, columns ? mine.length : FIRST_NUMBERS).map((value) => (value === null ? "−∞" : short(value))).join("  ");
     const cutOff = sizes[0] > rows.length || sizes[1] > values[0].length;
     const figure = make("figure", { class: columns ? "wide" : null },
-      make("figcaption", {}, make("i", {}, name), make("span", { class: "muted" }, ` ${sizes.join(" × ")}${cutOff ? ` · ${t("walk.part", { rows: values.length, columns: values[0].length })}` : ""}`), scale(kind, kind === "signed" ? "−" : "0", kind === "signed" ? "+" : "1")),
-      make("div", { class: "scroller" }, matrix.element),
-      mine ? make("p", { class: "numbers" }, quoted(rows[followed]), " ", shown, columns || mine.length <= FIRST_NUMBERS ? "" : " …") : null);
+      make("figcaption", {}, make("i", {}, name), make("span.muted", {}, ` ${sizes.join(" × ")}${cutOff ? ` · ${t("walk.part", { rows: values.length, columns: values[0].length })}` : ""}`), scale(kind, kind === "signed" ? "−" : "0", kind === "signed" ? "+" : "1")),
+      make("div.scroller", {}, matrix.element),
+      mine ? make("p.numbers", {}, quoted(rows[followed]), " ", shown, columns || mine.length <= FIRST_NUMBERS ? "" : " …") : null);
     // It can only be measured once it is in the page.
     figure.lay = () => {
       matrix.show(rows, columns, values);

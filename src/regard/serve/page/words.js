@@ -1,6 +1,6 @@
 // The words of the interface in three languages, and numbers written the way each of them does.
 
-import { WORDS } from "./words-table.js";
+import * as WORDS from "./words-table.js";
 
 export const LANGUAGES = { en: "English", de: "Deutsch", zh: "中文" };
 const COLUMNS = Object.keys(LANGUAGES);
@@ -38,10 +38,10 @@ export function chooseLanguage(name) {
 
 export const currentLanguage = () => language;
 
-/** “view.name” stands in the table under its view, anything else under `page`. */
+/** “view.name” stands in the table under its view or, where several have it, under `page`, like anything else. */
 function row(name) {
-  const dot = name.indexOf("."), view = name.slice(0, Math.max(0, dot));
-  return WORDS[view]?.[name.slice(dot + 1)] ?? WORDS.page[name];
+  const dot = name.indexOf("."), rest = name.slice(dot + 1);
+  return WORDS[name.slice(0, Math.max(0, dot))]?.[rest] ?? WORDS.page[name] ?? WORDS.page[rest];
 }
 
 /** The sentence called `name`, with {places} filled in. */

@@ -1,0 +1,101 @@
+"""What happens in each step of a walk, in plain words.
+
+A step names its sentences and gives the values in them, so that whoever shows it can say the same in another language:
+`serve/page/words-table.js` has every one of these in German and Chinese. Titles are called as
+sentences are, up to their dots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Value = str | int | float
+SHARE = "share"  # the one value that is written in percent
+
+TITLES = {
+    "embedding": "Embedding",
+    "position": "Position",
+    "input": "Into layer {layer}",
+    "norm": "Norm",
+    "add": "Add",
+    "qkv": "Query, key, value",
+    "source": "Query; the source’s keys and values",
+    "turn": "Turned by position",
+    "scores": "Scores",
+    "scale": "Divided by √{d_k}",
+    "bias": "Distance",
+    "mask": "Mask",
+    "softmax": "Softmax",
+    "sum": "Weighted sum",
+    "join": "Heads joined",
+    "feedforward": "Feed-forward",
+    "logits": "Next token",
+}
+
+SENTENCES = {
+    "embedding": "Each token is looked up in the embedding matrix: one row of {size} learned numbers.",
+    "embedding.scaled": "It is multiplied by √{size}.",
+    "position": "A vector that says where the token stands is added. Without it, the layers could not tell the order "
+    "of words.",
+    "position.learned": "Each position has a learned one.",
+    "position.waves": "It is made of waves, sines at even and cosines at odd places.",
+    "input": "These are the vectors as layer {below} left them: they now speak of words in their company.",
+    "norm": "Each vector is shifted and scaled to mean 0 and variance 1, then by learned numbers.",
+    "add": "What came out is added to what went in: the word keeps what it was, and gains what it found.",
+    "qkv": "Three matrices make of each vector a query (what it looks for), a key (what it offers to be found by) and "
+    "a value (what it gives). Here are those of head {head}.",
+    "qkv.first": "«{word}» is the first to be read: nothing is kept yet, and its own are computed.",
+    "qkv.kept": "When «{word}» is read, the keys and values of all tokens before it ({count}) were kept; only its own "
+    "are computed.",
+    "source": "Each token being written asks with a query; the keys and values are those of the source, made once from "
+    "what the encoder read. Here are those of head {head}.",
+    "turn": "Pairs of numbers in each query and key are turned by an angle that grows with the position: what is left "
+    "in their product is the distance between the two.",
+    "scores": "Every query meets every key: the more alike the two, the larger their product.",
+    "scale": "A product of {d_k} pairs of numbers grows with {d_k}; divided by √{d_k} = {root} it keeps a size at "
+    "which the softmax still learns.",
+    "bias": "What the distance between two words is worth is added to their score.",
+    "mask": "What may not be seen is blotted out: words that come later, and those outside a window if there is one. "
+    "A score of −∞ becomes a weight of 0.",
+    "mask.none": "Here nothing is hidden: every word may look at the whole text.",
+    "softmax": "Each row becomes shares that sum to one. «{word}» looks most at «{other}»: {share}.",
+    "sum": "The values are added up, each as much as its weight says: what «{word}» gathers from the words it looks "
+    "at.",
+    "join": "What all heads gathered, {heads} in all, is laid side by side and goes through one more matrix, back to "
+    "the size of the model.",
+    "feedforward": "Each word by itself goes through two matrices, with {activation} between them: out to {size} "
+    "numbers and back.",
+    "feedforward.zeros": "Of «{word}», {share} of them are not zero.",
+    "logits": "After layer {layers}, the last, the vector of «{word}» is compared with the output vector of every "
+    "token of the vocabulary. The softmax makes probabilities of the {vocabulary} scores; here are the likeliest "
+    "{count}.",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """The sentences of a step by their names, and the values in them."""
+
+    names: tuple[str, ...]
+    values: Mapping[str, Value]
+
+    @property
+    def title(self) -> str:
+        """A few words, in English."""
+        names = dict.fromkeys(name.partition(".")[0] for name in self.names)
+        return " & ".join(TITLES[name] for name in names).format(**self._written())
+
+    @property
+    def sentence(self) -> str:
+        """All of it, in English."""
+        return " ".join(SENTENCES[name] for name in self.names).format(**self._written())
+
+    def _written(self) -> dict[str, str]:
+        return {name: _written(name, value) for name, value in self.values.items()}
+
+
+def _written(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.0%}" if name == SHARE else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
