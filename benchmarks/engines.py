@@ -3,9 +3,11 @@
     python -m benchmarks.engines --model FOLDER --source test.en --reference test.de
     python -m benchmarks.engines --model FOLDER                       the test lines of the model's own corpus
 
-The model is exported for each engine. Then all translate the same lines with the recipe's beam, one line at a time and
-32 at a time, and take turns. Beside Regard's engines stand CTranslate2 as one would call it without Regard, with the
-same tokenizer and its own penalty, and transformers' `generate`.
+The model is exported for each engine. Then all translate the same lines by the recipe's search, one line at a time and
+32 at a time, and take turns. Regard's engines run as `regard translate` runs them, with the patience that the proof of
+an export has. Beside them stand CTranslate2 as one would call it without Regard, with the same tokenizer, but its own
+penalty and its own time to stop; and transformers' `generate`. The last column counts lines that the first engine
+translates in the same way.
 
 Speeds are target tokens a second, cutting and joining text included: the best of several turns for each batch, summed.
 Look at the load first; on a busy machine `--cpu` counts processor time instead, which is right for one thread only.
@@ -19,6 +21,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,15 +180,19 @@ def main() -> None:
     sources, references = lines_of(chosen.model, chosen.source, chosen.reference)
     step = max(1, len(sources) // chosen.count)
     sources, references = sources[::step][: chosen.count], references[::step][: chosen.count]
-    search = SearchSettings(beam=chosen.beam, alpha=folder.read_recipe(chosen.model).search.alpha)
+    search = replace(folder.read_recipe(chosen.model).search, beam=chosen.beam)
     tokenizer = folder.Tokenizer.load(chosen.model / folder.TOKENIZER)
     print(f"{len(sources)} lines, beam {search.beam}, {chosen.threads} threads, load {os.getloadavg()[0]:.1f} before")
     with tempfile.TemporaryDirectory() as work:
         translators = engines(chosen.model, Path(work), chosen.threads, search, chosen.only)
         clock = time.process_time if chosen.cpu else time.perf_counter
         measured = [measure(translators, sources, size, chosen.turns, clock) for size in BATCHES]
-    print(f"{'tokens a second':24}" + "".join(f"{f'{size} at a time':>16}" for size in BATCHES) + f"{'BLEU':>9}{'':>8}")
-    first = None
+    print(
+        f"{'tokens a second':24}"
+        + "".join(f"{f'{size} at a time':>16}" for size in BATCHES)
+        + f"{'BLEU':>9}{'':>8}{'same':>8}"
+    )
+    first, texts_of_first = None, next(iter(measured[-1][1].values()), [])
     for name in translators:
         line = f"{name:24}"
         for seconds, texts in measured:
@@ -193,7 +200,8 @@ def main() -> None:
             line += f"{tokens / max(seconds[name], 1e-9):>16,.0f}"
         score = _bleu(measured[-1][1][name], references)
         first = score if first is None else first
-        print(f"{line}{score:>9.2f}{score - first:>+8.2f}")
+        same = sum(one == other for one, other in zip(texts_of_first, measured[-1][1][name], strict=True))
+        print(f"{line}{score:>9.2f}{score - first:>+8.2f}{same:>8,}")
 
 
 if __name__ == "__main__":

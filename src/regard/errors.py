@@ -10,6 +10,18 @@ The number is the exit code of the command line (BSD's sysexits). A message says
 the place, the rule, the value found, and what to do about it.
 """
 
+import unicodedata
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of signs that steer a terminal, or the order of what it shows
+
+
+def printable(text: str, kept: str = "") -> str:
+    """A text to quote in a message: of a stranger's file no sign may speak to the terminal or begin a line."""
+    return "".join(
+        sign if sign in kept or unicodedata.category(sign) not in _UNSEEN else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
+
 
 class RegardError(Exception):
     """A mistake we can name, in a sentence that says place, rule, value and fix."""

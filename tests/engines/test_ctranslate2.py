@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import regard
+from regard import folder
 from regard.batch import Batch, Tokens
+from regard.data.corpus import open_corpus
 from regard.decoding.constraints import Constraints
 from regard.decoding.fast import search
 from regard.decoding.search import Hypothesis, SearchSettings
@@ -15,7 +19,9 @@ from regard.engines.ctranslate2 import CTranslate2LanguageModel, CTranslate2Mode
 from regard.errors import DataError, UsageError
 from regard.folder import Loaded
 from regard.interop import ctranslate2 as interop
+from regard.recipe import Recipe
 from tests.interop.exported import GPTS, TRANSLATORS, empty, random_model, random_sources
+from tests.tiny import generated_recipe
 
 pytest.importorskip("ctranslate2")
 
@@ -154,3 +160,64 @@ def test_a_damaged_file_is_refused_with_a_sentence(pair: Pair, tmp_path: Path) -
         (tmp_path / file.name).write_bytes(content[: len(content) // 2] if file.name == "model.bin" else content)
     with pytest.raises(DataError, match="must be a model CTranslate2 can read"):
         CTranslate2Model(tmp_path, theirs.words, theirs.source_words)
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+@pytest.mark.parametrize("extra", [2, 30])
+def test_a_beam_finds_what_ours_finds_even_at_the_limit(kind: str, extra: int, tmp_path: Path) -> None:
+    """A random model rarely wants to end: nearly every text reaches its limit, where the two searches differ most."""
+    loaded = random_model(TRANSLATORS[kind])
+    interop.write(loaded, empty(tmp_path / "out"))
+    tokenizer = loaded.tokenizer
+    theirs = CTranslate2Model(tmp_path / "out", tokenizer.tokens, tokenizer.source.tokens, loaded.model.context)
+    for one, other in both((loaded, theirs), SearchSettings(extra_length=extra)):
+        assert one.tokens == other.tokens or one.score >= other.score - 1e-4
+
+
+def compare(recipe: Recipe | str, changes: list[str], count: int, place: Path) -> None:
+    """Train, export, and translate test lines with both engines, by the recipe's own search."""
+    regard.train(recipe, place / "own", changes)
+    loaded = folder.load_folder(place / "own", torch.device("cpu"))
+    interop.write(loaded, empty(place / "ct2"))
+    lines = [pair.source for pair in open_corpus(loaded.recipe.data).test()][:count]
+    own, theirs = (regard.load(place / name, device="cpu").translations(lines) for name in ("own", "ct2"))
+    pairs = [(one, other) for (one,), (other,) in zip(own, theirs, strict=True)]
+    assert len(pairs) == count
+    worse = [(one.text, other.text) for one, other in pairs if other.score < one.score - 1e-4]
+    assert not worse
+    assert sum(one.text == other.text for one, other in pairs) >= 0.99 * count
+
+
+def test_twenty_lines_get_the_translations_of_torch(tmp_path: Path) -> None:
+    steps = [f"training.{name}=200" for name in ("steps", "validate_every", "save_every")]
+    model = "model={encoder_layers=1, decoder_layers=1, d_model=32, d_ff=64, heads=2, dropout=0.0}"
+    rest = ["data.test=20", "training.optimiser.warmup=50", "search.extra_length=30"]
+    compare(generated_recipe([*steps, model, *rest]), [], 20, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_two_hundred_lines_get_the_translations_of_torch(norm: str, tmp_path: Path) -> None:
+    """`beam` bad texts may end before the good one: stopping then gave 25.hundertdrei instead of 25. März 2041."""
+    changes = [f"model.norm={norm}", "training.steps=500", "training.validate_every=500", "device=cpu"]
+    compare("demo", changes, 200, tmp_path)
+
+
+def test_the_likeliest_text_is_waited_for(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTranslate2 does so only where it is asked for no penalty; what ranks texts is then ours."""
+    _, theirs = pair
+    asked: list[dict[str, Any]] = []
+    translate = theirs._alone.translate_batch
+
+    class Watched:
+        def translate_batch(self, *texts: object, **options: Any) -> object:
+            asked.append(options)
+            return translate(*texts, **options)
+
+        score_batch = theirs._alone.score_batch
+
+    monkeypatch.setitem(theirs.__dict__, "_alone", Watched())
+    monkeypatch.setitem(theirs.__dict__, "_beside", Watched())
+    both(pair, SearchSettings(beam=3))
+    assert asked
+    assert all(each["length_penalty"] == 0 and each["num_hypotheses"] >= 2 * 3 for each in asked)

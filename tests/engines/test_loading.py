@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from regard.decoding.search import SearchSettings
 from regard.engines.loading import choose, engine_of
 from regard.errors import DataError, UsageError
 from regard.interop import ctranslate2, onnx
-from tests.interop.exported import LINES, TRANSLATORS, empty, random_model
+from tests.interop.exported import GPTS, LINES, TRANSLATORS, empty, random_model
 from tests.tiny import failed, regard, write_lines
 
 pytest.importorskip("ctranslate2")
@@ -124,3 +125,33 @@ def test_the_command_line_translates_and_resumes(places: dict[str, Path], tmp_pa
 def test_the_command_line_names_what_an_engine_cannot_do(places: dict[str, Path]) -> None:
     failed(regard("translate", places["ct2"], "--mbr", "4", stdin=b"one\n"), 2, "ctranslate2", "--mbr")
     failed(regard("translate", places["own"], "--engine", "onnx", stdin=b"one\n"), 2, "regard export")
+
+
+@pytest.mark.parametrize("name", ["ct2", "bare"])
+def test_a_config_that_is_no_object_is_refused(name: str, places: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(places[name], tmp_path / "copy")
+    (tmp_path / "copy" / "config.json").write_text("[]")
+    failed(regard("translate", tmp_path / "copy", stdin=b"one\n"), 65, "must be a JSON object, but is a list")
+
+
+@pytest.mark.parametrize("limit", ["x", 0, 2.5, None, True])
+def test_a_limit_that_is_no_number_is_refused(limit: object, places: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(places["ct2"], tmp_path / "copy")
+    config = tmp_path / "copy" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"regard_positions": limit}))
+    failed(regard("translate", tmp_path / "copy", stdin=b"one\n"), 65, "`regard_positions` must be a whole number")
+
+
+@pytest.mark.parametrize("other", ["gpt", "deeper", "wider", "more words"])
+def test_another_models_graph_is_refused(other: str, places: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(places["onnx"], tmp_path / "copy")
+    kind = {
+        "gpt": GPTS["gpt2"],
+        "deeper": TRANSLATORS["paper"].replace("decoder_layers=3", "decoder_layers=4"),
+        "wider": TRANSLATORS["paper"].replace("d_model=16", "d_model=32"),
+        "more words": TRANSLATORS["paper"],
+    }[other]
+    wrong = random_model(kind, ["tokenizer.vocabulary=50"] if other == "more words" else [])
+    onnx.write(wrong, empty(tmp_path / "other"))
+    shutil.copy(tmp_path / "other" / "decoder.onnx", tmp_path / "copy")
+    failed(regard("translate", tmp_path / "copy", stdin=b"one\n"), 65, "another model's")

@@ -14,6 +14,7 @@ from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import UsageError
 from regard.folder import Loaded
 from regard.interop import ctranslate2 as interop
+from regard.interop.export import export
 from tests.interop.exported import GPTS, TRANSLATORS, empty, random_model, random_sources
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -100,6 +101,8 @@ def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, t
         ("{d_k=5, d_model=16, heads=2}", "d_k = 5"),
         ("{d_v=9}", "d_v = 9"),
         ('{final_norm=true, norm="post"}', "final_norm"),
+        ('{final_norm=false, norm="pre"}', "final_norm = false"),
+        ("{reads_end=false}", "reads_end = false"),
         ('{kind="bytenet"}', 'kind = "bytenet"'),
         ('{kind="decoder-only"}', 'kind = "decoder-only"'),
     ],
@@ -117,3 +120,12 @@ def test_a_model_that_cannot_be_expressed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="window = 3"):
         interop.write(loaded, empty(tmp_path / "out"))
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+def test_an_exact_conversion_passes_its_proof_even_untrained(kind: str, tmp_path: Path) -> None:
+    loaded = random_model(TRANSLATORS[kind].replace("40", "200"))
+    texts = ["one two three", "four", "a b c d e f g", "seven six five", "eins zwei", "k l", "h i j a", "drei"]
+    found = export(loaded, tmp_path / "out", "ctranslate2", texts=texts).proof
+    assert found is not None
+    assert found.passed, found.to_text()

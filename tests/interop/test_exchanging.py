@@ -92,3 +92,46 @@ def test_without_transformers_nothing_is_compared(tmp_path: Path, monkeypatch: p
     ran = regard("import", tmp_path / "theirs", tmp_path / "ours")
     assert ran.code == 0, ran.err
     assert "pip install transformers" in ran.out
+
+
+@pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
+def test_what_fewer_bits_cost_is_printed(target: str, words_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2" if target == "ctranslate2" else "onnxruntime")
+    options = ("--to", target, "--numbers", "int8")
+    ran = regard("export", words_model, tmp_path / "out", *options, "--json")
+    assert ran.code == 0, ran.err
+    quality = json.loads(ran.out)["proof"]["quality"]
+    assert quality["against"] == "references"
+    assert set(quality["regard"]) == set(quality[target]) == {"BLEU", "chrF"}
+    (tmp_path / "texts.txt").write_text("nine\nten\nfour\n")
+    ran = regard("export", words_model, tmp_path / "more", *options, "--texts", tmp_path / "texts.txt")
+    assert f"  quality   {target} BLEU " in ran.out
+    assert "against what regard wrote" in ran.out
+
+
+def test_how_many_positions_go_out_is_told(words_model: Path, tmp_path: Path) -> None:
+    out = regard("export", words_model, tmp_path / "hf", "--to", "huggingface", "--count", 2).out
+    assert "positions: 1,024 of them are written" in out
+
+
+def test_a_strangers_file_does_not_speak_to_the_terminal(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    foreign.gpt2(tmp_path / "theirs")
+    file = tmp_path / "theirs" / "model.safetensors"
+    save_file(load_file(file) | {"\x1b[31mred\x1b]0;x\x07\nregard: all is well": torch.ones(1)}, file)
+    ran = regard("import", tmp_path / "theirs", tmp_path / "ours")
+    assert ran.code == 65
+    assert r"\x1b[31mred\x1b]0;x\x07\nregard: all is well" in ran.err
+    assert "\x1b" not in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_every_tensor_left_over_is_named(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    foreign.gpt2(tmp_path / "theirs")
+    file = tmp_path / "theirs" / "model.safetensors"
+    more = {f"more.{number}.weight": torch.ones(1) for number in range(60)}
+    save_file(load_file(file) | more, file)
+    failed(regard("import", tmp_path / "theirs", tmp_path / "ours"), 65, "60 unused", *more)

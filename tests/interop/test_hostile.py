@@ -51,6 +51,10 @@ def config(**changes: object) -> Callable[[Path], None]:
     return change
 
 
+def generation(values: str) -> Callable[[Path], None]:
+    return lambda place: (place / "generation_config.json").write_text(values) and None
+
+
 def no_config(place: Path) -> None:
     (place / "config.json").write_text('{"model_type": "gpt2", ')
 
@@ -116,6 +120,15 @@ CASES: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "a word for a number": (config(n_embd="many"), 65, "`n_embd` must be a whole number"),
     "heads that do not fit": (config(n_head=5), 65, "`d_model` must be a multiple of `heads`"),
     "a token that is not there": (config(eos_token_id=10**6), 65, "`eos_token_id` must be the number of one of"),
+    "a list for a word": (config(activation_function=["x"]), 2, "`activation_function` must be one of"),
+    "nothing for a number": (config(layer_norm_epsilon=None), 65, "`layer_norm_epsilon` must be a number"),
+    "a word for a small number": (config(layer_norm_epsilon="x"), 65, "`layer_norm_epsilon` must be a number"),
+    "endless beams": (generation('{"num_beams": Infinity}'), 65, "`num_beams` must be a finite number"),
+    "a penalty that is none": (generation('{"length_penalty": NaN}'), 65, "`length_penalty` must be a finite number"),
+    "beams that no float holds": (generation(f'{{"num_beams": {10**400}}}'), 65, "must describe a search"),
+    "a penalty that no float holds": (generation(f'{{"length_penalty": {10**400}}}'), 65, "must describe a search"),
+    "a dropout that no float holds": (config(resid_pdrop=10**400), 65, "must describe a model"),
+    "a list of beams": (generation('{"num_beams": [4]}'), 65, "`num_beams` must be a finite number"),
     "a broken config": (no_config, 65, "must be JSON"),
     "a deep config": (listed_config, 65, "must be JSON"),
     "files elsewhere": (other_folder, 65, "must name files of its folder"),

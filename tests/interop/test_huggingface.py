@@ -22,7 +22,8 @@ from regard.folder import Loaded
 from regard.interop import huggingface, reading
 from regard.interop.export import export, write_huggingface, write_new
 from regard.interop.importing import import_model
-from regard.interop.proof import ModelSide, TransformersSide, inputs_for, prove
+from regard.interop.proof import prove
+from regard.interop.sides import ModelSide, TransformersSide, inputs_for
 from regard.models.build import build
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
@@ -40,7 +41,7 @@ GPT2_FILES = Path(os.environ.get("REGARD_DATA", Path(__file__).parents[2] / "../
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random models never end a text; a few tokens show as much as many."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr("regard.interop.proof.EXTRA", 6)
+        monkeypatch.setattr("regard.interop.sides.EXTRA", 6)
 
 
 def proved(loaded: Loaded, place: Path, count: int = 12) -> None:

@@ -168,3 +168,11 @@ def test_absurd_sizes_are_refused(change: dict[str, object], published: tuple[Pa
     (place / "hparams.json").write_text(json.dumps(sizes | change))
     with pytest.raises(DataError):
         reading.read(place)
+
+
+def test_a_shape_that_no_tensor_has_is_refused(published: tuple[Path, Any]) -> None:
+    """Nothing in one direction, too much in the other: no bytes at all, and still no tensor."""
+    shape = b"".join(field(2, field(1, size)) for size in (0, 2**63))
+    (published[0] / "model.ckpt.index").write_bytes(table([(b"model/wte", field(1, 1) + field(2, shape))]))
+    with pytest.raises(DataError, match="a tensor has the shape"):
+        openai_tf.read_tensors(published[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from regard import folder
 from regard.errors import DataError
 from regard.folder import Loaded
 from regard.interop import proof
-from regard.interop.proof import ModelSide, Proof, inputs_for, must_pass, prove
+from regard.interop.proof import Proof, must_pass, prove
+from regard.interop.sides import Inputs, ModelSide, Written, inputs_for
 
 CPU = torch.device("cpu")
 
@@ -104,3 +106,47 @@ def test_inputs_are_those_of_the_model(loaded: Loaded, babbling_model: Path) -> 
     prompts = inputs_for(language, ["one two three four five"], 3)
     assert [row[0] for row in prompts.texts] == [language.tokenizer.specials.start]
     assert len(prompts.texts[0]) <= 9
+
+
+@dataclass(frozen=True)
+class Stubborn(ModelSide):
+    """With a beam it writes the same for all texts."""
+
+    always: Written = ()
+
+    def write(self, inputs: Inputs, beam: int) -> list[Written]:
+        return super().write(inputs, beam) if beam == 1 else [self.always] * len(inputs.texts)
+
+
+def test_another_text_is_judged_by_its_score(loaded: Loaded) -> None:
+    """A search may find what ours missed, and is then not wrong; one that finds worse is."""
+    inputs = inputs_for(loaded, ["one", "two", "three"], 3)
+    right, wrong = ModelSide("right", loaded.model), Stubborn("wrong", loaded.model, always=(5, 6, 7, 8))
+    better = prove(wrong, right, inputs)
+    assert better.same["beam 4"] == (0, 3)
+    assert better.as_good == {"beam 4": 3}
+    assert better.passed
+    assert "beam 4    0 of 3 the same, 3 others as good" in better.to_text()
+    worse = prove(right, wrong, inputs)
+    assert worse.as_good == {"beam 4": 0}
+    assert not worse.passed
+
+
+def test_the_quality_of_texts_is_told_where_it_is_asked_for(loaded: Loaded) -> None:
+    right, wrong = ModelSide("right", loaded.model), Stubborn("wrong", loaded.model, always=(5, 6, 7, 8))
+    read = loaded.tokenizer.decode
+    own = inputs_for(loaded, None, 5)
+    assert own.references == ["null", "eins", "zwei", "drei", "vier"]
+    found = prove(right, wrong, own, read=read)
+    assert found.quality is not None
+    assert found.quality.references == 5
+    assert found.quality.figures["right"]["chrF"] == 100
+    assert found.quality.figures["wrong"]["chrF"] < 50
+    assert "right BLEU" in found.to_text()
+    assert "against 5 references" in found.to_text()
+    alone = prove(right, right, inputs_for(loaded, ["one", "two"], 2), read=read)
+    assert alone.quality is not None
+    assert alone.quality.references == 0
+    assert alone.quality.figures["right"]["chrF"] == 100
+    assert "against what right wrote" in alone.to_text()
+    assert prove(right, right, own).quality is None

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import pickle
+import resource
 import struct
 import zipfile
 from collections import OrderedDict
@@ -160,3 +161,55 @@ def test_any_bytes_are_read_or_refused(content: bytes, tmp_path_factory: pytest.
     file.write_bytes(pickle.dumps(MAGIC, 2) + content)
     with pytest.raises(DataError):
         read_checkpoint(file)
+
+
+def zipped_pickle(file: Path, content: bytes) -> Path:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+    return file
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x80\x02}r" + struct.pack("<I", 0x06000000) + b".", "remembers something at the place 100,663,296"),
+        (b"\x80\x02}p100663296\n.", "remembers something at the place"),
+        (b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b".", "bytes follow"),
+        (b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b".", "bytes follow"),
+        (b"\x80\x04\x95" + struct.pack("<Q", 2**40) + b"}.", "bytes follow"),
+    ],
+    ids=["memo", "memo in words", "bytearray", "bytes", "frame"],
+)
+def test_memory_for_what_is_not_there_is_not_asked_for(
+    content: bytes, words: str, legacy: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.pt"
+    if legacy:
+        file.write_bytes(content)
+    else:
+        zipped_pickle(file, content)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match=words):
+        read_checkpoint(file)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 100_000  # kilobytes
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("what", ["module", "sparse", "transformers"])
+def test_an_honest_file_of_more_than_tensors_is_told_what_to_save(what: str, tmp_path: Path) -> None:
+    content = torch.nn.Linear(2, 2) if what == "module" else {"a": torch.eye(2).to_sparse()}
+    if what == "transformers":
+        zipped_pickle(tmp_path / "c.pt", b"\x80\x02ctransformers.models.gpt2.modeling_gpt2\nGPT2LMHeadModel\n.")
+    else:
+        saved(tmp_path / "c.pt", content)
+    with pytest.raises(DataError, match=r"Save the state dictionary alone") as caught:
+        read_checkpoint(tmp_path / "c.pt")
+    assert "do not trust" not in str(caught.value)
+
+
+def test_what_a_pickle_asks_for_is_quoted_without_steering_the_terminal(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read_checkpoint(zipped_pickle(tmp_path / "c.pt", b"\x80\x04\x8c\x04\x1b[2J\x8c\x03a\nb\x93."))
+    assert r"\x1b[2J.a\nb" in str(caught.value)
+    assert "\x1b" not in str(caught.value)

@@ -3,21 +3,22 @@
 It searches as `regard.decoding.search` does: the same candidates, an end only among the first `beam` of them. What
 differs, and what is made of it:
 
-    stop       it stops when `beam` texts have ended. Ours goes on until nothing can overtake the best, and may find a
-               better one. `patience` makes CTranslate2 go on, too, which takes time.
+    stop       ours goes on until nothing can overtake the best. By itself it stops when `beam` texts have ended, and
+               `beam` bad ones may end before the good one does. Asked for no penalty it waits until the likeliest of
+               all has ended, too; so it is asked for none, and for `PATIENCE` times as many texts. Where the best was
+               the last to end, a better one may have been about to: such a sentence is searched again, for more.
     limit      a text that reaches its limit is not asked how likely its end is, and pushes out texts that ended. Such
-               a sentence is searched again, for twice as many texts, and the end is asked for afterwards.
+               a sentence is searched again, alone, up to its limit, and the end is asked for afterwards.
     forbidden  while it searches, what may not be written (`banned`, `no_repeat`, `min_length`) leaves the sum of
                probabilities, and a wished beginning does not count. The texts it gives back are then scored again, so
                that scores are the model's own, as ours are.
-    penalty    it divides by length^α. Here that only orders what it keeps: the texts it gives back are ranked again by
-               the penalty that was asked for, the paper's among them.
+    penalty    the texts it gives back are ranked by the penalty that was asked for, the paper's among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Never
@@ -33,9 +34,8 @@ from regard.decoding.search import Hypothesis, SearchSettings
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 
-NEARLY_NONE = 1e-6
-"""The exponent that stands for no penalty: at 0 CTranslate2 stops by another rule."""
-PATIENCE = 2  # times `beam` texts are waited for where one reached its limit
+PATIENCE = 2
+"""So many times `beam` texts are waited for; and so many times as many in a second search."""
 TOGETHER = 16  # sentences that share a batch on one thread
 
 
@@ -46,6 +46,18 @@ class Asked:
     source: list[str]
     prefix: list[str]
     limit: int  # tokens before the end
+
+
+@dataclass(frozen=True)
+class Again:
+    """Rows to search again."""
+
+    unsure: list[int] = field(default_factory=list)
+    """The best was the last to end: a better one may have been about to."""
+    at_limit: list[int] = field(default_factory=list)
+    """Some text reached the limit of the row, or of the longest that shared its batch."""
+    odd: list[int] = field(default_factory=list)
+    """Some text holds a token that is never written."""
 
 
 class CTranslate2Model(SequenceModel[Any], OwnSearch):
@@ -66,8 +78,8 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
     ) -> None:
         super().__init__()
         self.folder, self.numbers, self.adds_end = folder, numbers, adds_end
-        self.patience = 1
-        """It stops when `patience` · `beam` texts have ended; with more, it finds more of what ours finds."""
+        self.patience = PATIENCE
+        """It waits for `patience` · `beam` texts; with fewer, it finds less of what ours finds."""
         self.words, self.source_words = list(words), list(source_words)
         self.vocabulary, self.width, self.context = len(words), len(words), context
         self.ids = {word: number for number, word in enumerate(words)}
@@ -113,10 +125,17 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
             rows = [row for row in range(len(asked)) if constraints is None or constraints[row].banned == banned]
             forbidden = [[self.words[token] for token in phrase] for phrase in banned]
             again = self._fill(found, asked, rows, specials, settings, forbidden, self.patience)
+            more = PATIENCE * self.patience
+            at_limit, odd = again.at_limit, again.odd
+            if again.unsure:
+                second = self._fill(found, asked, again.unsure, specials, settings, forbidden, more)
+                at_limit, odd = at_limit + second.at_limit, odd + second.odd
+            for row in at_limit:
+                odd += self._fill(found, asked, [row], specials, settings, forbidden, more).odd
             # Padding and start are never written, but a trained model does not want to; so they are forbidden only
             # where it did, and elsewhere nothing has to be blotted out in every step.
-            for row in again:
-                self._fill(found, asked, [row], specials, settings, [*forbidden, *never], PATIENCE * self.patience)
+            for row in odd:
+                self._fill(found, asked, [row], specials, settings, [*forbidden, *never], more)
         return found
 
     def _fill(
@@ -128,22 +147,26 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         settings: SearchSettings,
         forbidden: list[list[str]],
         patience: int,
-    ) -> list[int]:
-        """Search these rows together; those with a text that could not be are given back, to be asked by themselves."""
-        again = []
+    ) -> Again:
+        """Search these rows together; says which of them have to be searched again, and why."""
+        again = Again()
         results = self._translate([asked[row] for row in rows], settings, forbidden, patience)
         end = self.words[specials.end]
         everything = self._log_probabilities([asked[row] for row in rows], results, settings, forbidden, end)
+        odd = {specials.padding, specials.start} - {specials.end}
         for row, result, log_probabilities in zip(rows, results, everything, strict=True):
             texts = [[self.ids[word] for word in text] for text in result.hypotheses]
             hypotheses = _hypotheses(texts, log_probabilities, asked[row].limit, specials.end, settings)
-            # Rows that share a batch share the limit of the longest. With `beam` texts that ended within its own, a row
+            best = sorted(hypotheses, key=lambda each: -each.score)
+            # Rows that share a batch share the limit of the longest. With enough texts that ended within its own, a row
             # stopped where it would have stopped alone. At the limit, texts without an end push out those with one.
             at_limit = any(len(text) > asked[row].limit + 1 or text[-1:] != [end] for text in result.hypotheses)
-            odd = {specials.padding, specials.start} - {specials.end}
-            if at_limit or any(odd & set(each.tokens) for each in hypotheses):
-                again.append(row)
-            best = sorted(hypotheses, key=lambda each: -each.score)
+            if any(odd & set(each.tokens) for each in hypotheses):
+                again.odd.append(row)
+            elif at_limit:
+                again.at_limit.append(row)
+            elif settings.beam > 1 and len(best[0].tokens) == max(len(each.tokens) for each in best):
+                again.unsure.append(row)
             found[row] = best[: settings.nbest]
         return again
 
@@ -158,11 +181,12 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
             beam_size=settings.beam,
             num_hypotheses=settings.beam * (patience if settings.beam > 1 else 1),
             patience=patience,
-            length_penalty=self._exponent(settings),
+            length_penalty=0,
             no_repeat_ngram_size=settings.no_repeat,
             suppress_sequences=forbidden or None,
             max_input_length=0,
-            max_decoding_length=max(each.limit for each in asked) + 1,
+            # No room for an end: with it, what comes back of the beams at the limit depends on what else may follow.
+            max_decoding_length=max(1, *(each.limit for each in asked)),
             min_decoding_length=settings.min_length,
             return_scores=True,
             return_end_token=True,
@@ -173,11 +197,7 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         self, asked: list[Asked], results: list[Any], settings: SearchSettings, forbidden: list[list[str]], end: str
     ) -> list[list[float]]:
         """log P of each text that was found, the end among its tokens."""
-        exponent = self._exponent(settings)
-        totals = [
-            [score * len(text) ** exponent for text, score in zip(found.hypotheses, found.scores, strict=True)]
-            for found in results
-        ]
+        totals = [list(found.scores) for found in results]
         all_again = bool(forbidden or settings.no_repeat or settings.min_length)
         places = [
             (row, number)
@@ -194,10 +214,6 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
             for (row, number), found in zip(places, scored, strict=True):
                 totals[row][number] = sum(found.log_probs)
         return totals
-
-    @staticmethod
-    def _exponent(settings: SearchSettings) -> float:
-        return NEARLY_NONE if settings.penalty == "none" else max(settings.alpha, NEARLY_NONE)
 
     def _asked(
         self, source: Tokens, settings: SearchSettings, constraints: Sequence[Constraints] | None

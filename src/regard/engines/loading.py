@@ -24,6 +24,7 @@ from regard.text.tokenizer import Tokenizer
 
 Engine = Literal["torch", "ctranslate2", "onnx"]
 WEIGHTS, CONFIG = "model.bin", "config.json"
+LIMIT = "regard_positions"  # in an exported config: how many positions there are
 NUMBERS = {"auto": "default", "fp32": "float32", "int8": "int8"}
 """What CTranslate2 calls our precisions; "default" computes as the weights are stored."""
 MOST_BYTES = 2**28  # of a vocabulary or a config: more is not one
@@ -75,7 +76,11 @@ def load_exported(folder: Path, engine: Literal["ctranslate2", "onnx"], precisio
     if not (folder / folders.RECIPE).is_file():
         return _bare(folder, precision)
     recipe, tokenizer = folders.read_recipe(folder), Tokenizer.load(folder / folders.TOKENIZER)
-    context = _json(folder / CONFIG).get("regard_positions")
+    context = _config(folder).get(LIMIT)
+    if type(context) is not int or context < 1:
+        raise DataError(
+            f"{folder / CONFIG}: `{LIMIT}` must be a whole number above 0, but is {context!r}. Export the model again."
+        )
     if isinstance(recipe.model, GPTSettings):
         language_model = CTranslate2LanguageModel(folder, tokenizer.size, context, NUMBERS[precision])
         return folders.Loaded(recipe, tokenizer, language_model.eval())
@@ -100,7 +105,7 @@ def _bare(folder: Path, precision: str) -> folders.Loaded:
     """A folder that some converter of CTranslate2 wrote: nothing says how text is cut, so spaces do."""
     shared, sides = folder / "shared_vocabulary", [folder / f"{side}_vocabulary" for side in ("source", "target")]
     read = [_words(shared)] if _file(shared) else [_words(side) for side in sides]
-    config = _json(folder / CONFIG)
+    config = _config(folder)
     tokenizers_ = [_by_spaces(words, config) for words in read]
     source, target = tokenizers_[0], tokenizers_[-1]
     tokenizer = Tokenizer(target, None if len(read) == 1 else Tokenizer(source))
@@ -140,12 +145,21 @@ def _words(stem: Path) -> list[str]:
     return [word for word in words if word or file.suffix == ".json"]
 
 
+def _config(folder: Path) -> dict[str, Any]:
+    found = _json(folder / CONFIG)
+    if not isinstance(found, dict):
+        raise DataError(
+            f"{folder / CONFIG}: must be a JSON object, but is a {type(found).__name__}. Convert the model again."
+        )
+    return found
+
+
 def _json(file: Path) -> Any:
     if file.stat().st_size > MOST_BYTES:
         raise DataError(f"{file}: must be a small file of JSON, but has {file.stat().st_size:,} bytes.")
     try:
         return json.loads(file.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: must be JSON, but cannot be read ({error}). Convert the model again.") from error
 
 

@@ -8,6 +8,7 @@ selected, and share their source, in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Places, Tokens
 from regard.errors import DataError, UsageError
+from regard.folder import RECIPE
 from regard.layers.attention import KeyValue
 from regard.layers.block import DecoderMemory
 from regard.layers.mask import Mask, Visible
@@ -43,6 +45,25 @@ class OnnxModel(SequenceModel[Any]):
         sizes = settings.layer_sizes()
         self.heads, self.d_k, self.d_v = sizes.heads, sizes.d_k, sizes.d_v
         self.layers = settings.decoder_layers if isinstance(settings, TransformerSettings) else settings.layers
+        self._check(folder)
+
+    def _check(self, folder: Path) -> None:
+        """The graphs must read and give what a model of these settings does, in its sizes; no other model's do."""
+        sides = ("past", "source") if self.reads_source else ("past",)
+        memory = {
+            side: {f"{side}_{part}_{number}": (self.heads, size)
+                   for number in range(self.layers) for part, size in (("key", self.d_k), ("value", self.d_v))}
+            for side in sides
+        }  # fmt: skip
+        text: dict[str, tuple[int, int] | None] = dict.fromkeys(("tokens", "positions", "mask"))
+        masks = dict.fromkeys(("source_mask",) if self.reads_source else ())
+        reads = text | masks | {name: sizes for each in memory.values() for name, sizes in each.items()}
+        kept = {name.removeprefix("past_"): sizes for name, sizes in memory["past"].items()}
+        if self.encoder is not None:
+            _must(folder / ENCODER, "read", self.encoder.get_inputs(), text)
+            _must(folder / ENCODER, "give", self.encoder.get_outputs(), memory["source"])
+        _must(folder / DECODER, "read", self.decoder.get_inputs(), reads)
+        _must(folder / DECODER, "give", self.decoder.get_outputs(), {**kept, "scores": (None, self.vocabulary)})
 
     def features(self, batch: Batch) -> Tensor:
         """The scores at every target position, [B, T, V]: `logits` leaves them as they are."""
@@ -123,6 +144,21 @@ def _added(visible: Visible, queries: int, keys: int) -> Tensor:
         return torch.zeros(1, 1, 1, keys)
     allowed_BQK = visible.dense(torch.zeros(1, 1, queries, keys))
     return torch.zeros(allowed_BQK.shape).masked_fill(~allowed_BQK, -torch.inf)[:, None]
+
+
+def _must(file: Path, does: str, found: Sequence[Any], wanted: Mapping[str, tuple[int | None, int] | None]) -> None:
+    """Raise unless these are the names, and of memories and scores the sizes that do not change: heads, numbers."""
+    there = {each.name: each.shape for each in found}
+    wrong = sorted(set(there) ^ set(wanted))
+    for name in set(there) & set(wanted):
+        sizes = wanted[name]
+        if sizes is not None and (there[name][-1] != sizes[1] or sizes[0] not in (None, there[name][1])):
+            wrong.append(name)
+    if wrong:
+        raise DataError(
+            f"{file}: must {does} what the model of {RECIPE} does, but {wrong[0]} is missing, left over or of another "
+            "size. Is the graph another model's? Export the model again."
+        )
 
 
 def _session(file: Path) -> Any:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import settings as toml
+from regard.engines.loading import LIMIT
 from regard.errors import UsageError
 from regard.files import write_file
 from regard.folder import RECIPE, TOKENIZER, Loaded
@@ -28,7 +29,6 @@ from regard.text.tokenizer import Tokenizer
 
 Numbers = Literal["float32", "int16", "int8"]
 POSITIONS = 2_048  # written out where a model has no limit of its own
-LIMIT = "regard_positions"  # in config.json: how many there are
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH", "swiglu": "SWISH"}
 
 

@@ -13,14 +13,14 @@ from typing import Literal, cast, get_args
 
 from safetensors.torch import save_file
 
-from regard.engines.ctranslate2 import PATIENCE, CTranslate2Model
 from regard.engines.loading import load_exported
 from regard.errors import UsageError
 from regard.files import begin_folder, write_file
 from regard.folder import Loaded
 from regard.interop import ctranslate2, huggingface, huggingface_text, onnx
 from regard.interop.features import TARGETS, Target, lacking
-from regard.interop.proof import AGREE, TOLERANCE, ModelSide, Proof, Side, TransformersSide, inputs_for, prove
+from regard.interop.proof import AGREE, TOLERANCE, Proof, prove
+from regard.interop.sides import ModelSide, Side, TransformersSide, inputs_for
 from regard.interop.tensors import SAFETENSORS
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
@@ -62,10 +62,11 @@ def export(
         missing = "transformers is not installed, so nothing was compared: pip install transformers"
         return Exported(out, None, [*notes, missing])
     inputs = inputs_for(loaded, texts, count)
-    # Fewer bits give other scores and texts; how far off and how many, the table says.
+    # Fewer bits give other scores and texts; how far off, how many and how much worse, the table says.
     tolerance, least = (TOLERANCE, AGREE) if numbers == "float32" else (math.inf, 0.0)
     ours = ModelSide("regard", loaded.model, own_folder)
-    return Exported(out, prove(ours, theirs, inputs, tolerance, least, notes), notes)
+    read = None if numbers == "float32" else loaded.tokenizer.decode
+    return Exported(out, prove(ours, theirs, inputs, tolerance, least, notes, read), notes)
 
 
 def check(loaded: Loaded, target: str, numbers: str = "float32") -> tuple[Target, Numbers]:
@@ -134,6 +135,12 @@ def _notes(loaded: Loaded, target: Target) -> list[str]:
     """What is not the same there, and why."""
     search, notes = loaded.recipe.search, []
     if target == "huggingface":
+        settings = loaded.recipe.model
+        if isinstance(settings, TransformerSettings) and settings.limit is None:
+            notes.append(
+                f"positions: {huggingface.POSITIONS:,} of them are written; transformers fails on a longer source or "
+                "translation"
+            )
         if loaded.model.reads_source and search.beam > 1 and search.penalty == "gnmt" and search.alpha:
             notes.append(
                 f"search.penalty = gnmt: transformers divides by length^{search.alpha:g} instead of "
@@ -147,8 +154,8 @@ def _notes(loaded: Loaded, target: Target) -> list[str]:
             notes.append("vocabulary: pieces the model has no number for are left out, and cut smaller instead")
     if target == "ctranslate2" and loaded.model.reads_source and search.beam > 1:
         notes.append(
-            "stopping: ctranslate2 stops when `beam` texts have ended, ours when nothing can overtake the best; "
-            f"here it waited for {PATIENCE} times as many (patience)"
+            "stopping: ctranslate2 by itself stops when `beam` texts have ended, and may miss the best; regard "
+            "translate, and this table, make it wait longer"
         )
         if search.penalty == "gnmt" and search.alpha:
             notes.append(
@@ -164,7 +171,4 @@ def _other_side(loaded: Loaded, folder: Path, target: Target) -> Side | None:
             return None
         return TransformersSide(folder, loaded.model.reads_source)
     engine: Literal["ctranslate2", "onnx"] = target
-    model = load_exported(folder, engine).model
-    if isinstance(model, CTranslate2Model):
-        model.patience = PATIENCE
-    return ModelSide(target, model, folder)
+    return ModelSide(target, load_exported(folder, engine).model, folder)

@@ -80,10 +80,16 @@ class _Config:
 
     def activation(self, name: str, default: str) -> Activation:
         value = self.values.get(name, default)
-        if value not in ACTIVATIONS:
+        if not isinstance(value, str) or value not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UsageError(f"{self.file}: `{name}` must be one of: {known}; but is {value!r}. There is no way round.")
         return ACTIVATIONS[value]
+
+    def small(self, name: str, default: float) -> float:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            raise DataError(f"{self.file}: `{name}` must be a number between 0 and 1, but is {value!r}. Copy it again.")
+        return float(value)
 
     def must(self, name: str, wanted: object, default: object) -> None:
         """Settings that we can only express in one way."""
@@ -123,7 +129,7 @@ def _describe_gpt2(config: _Config) -> Described:
             dropout=_rate(config, "resid_pdrop"),
             activation=config.activation("activation_function", "gelu_new"),
             max_positions=config.size("n_positions", 1024),
-            norm_epsilon=float(config.values.get("layer_norm_epsilon", EPSILON)),
+            norm_epsilon=config.small("layer_norm_epsilon", EPSILON),
             tied=config.values.get("tie_word_embeddings") is not False,
         )
     end = config.token("eos_token_id", vocabulary - 1, vocabulary)
@@ -178,7 +184,7 @@ class _settings_of:  # noqa: N801
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ValueError | TypeError):
+        if isinstance(error, ValueError | TypeError | OverflowError):
             raise DataError(f"{self.file}: must describe a model that can be built, but {error}.") from error
 
 

@@ -11,8 +11,9 @@ from regard import folder
 from regard.folder import Loaded
 from regard.interop import hub
 from regard.interop.export import Exported, write_new
-from regard.interop.proof import ModelSide, Side, TransformersSide, inputs_for, prove
+from regard.interop.proof import prove
 from regard.interop.reading import read, recognise
+from regard.interop.sides import ModelSide, Side, TransformersSide, inputs_for
 from regard.models.transformer import TransformerSettings
 from regard.version import VERSION
 

@@ -30,6 +30,7 @@ HPARAMS, ENCODER, MERGES = "hparams.json", "encoder.json", "vocab.bpe"
 FOOTER, MAGIC = 48, 0xDB4775248B80FB57
 TRAILER = 5  # behind each block: how it is compressed, and a checksum
 FLOAT = 1  # the type of a tensor of fp32
+MOST = 2**31  # a tensor is shorter in every direction
 
 
 def read(folder: Path) -> tuple[GPTSettings, dict[str, Tensor], Tokenizer]:
@@ -208,6 +209,8 @@ def _entry(content: bytes) -> _Entry:
                 dict(_fields(part)).get(1, 0) for key, part in _fields(value) if key == 2 and isinstance(part, bytes)
             ]
             shape = tuple(size for size in sizes if isinstance(size, int))
+            if any(size >= MOST for size in shape):
+                raise ValueError(f"a tensor has the shape {list(shape)}")
         elif isinstance(value, int):
             values[number] = value
     return _Entry(values.get(1, 0), shape, values.get(3, 0), values.get(4, 0), values.get(5, 0))

@@ -4,7 +4,9 @@ Shapes: T tokens, V vocabulary.
 
     scores    at every place of every text, what each side gives every token: the largest difference
     greedy    the text each writes, token for token
-    beam      the same with a beam; a translation's score is divided by its length
+    beam      the same with a beam; a translation's score is divided by its length. Another text is as good if our
+              model gives it at least the score of ours: two searches may stop at different times
+    quality   where it is asked for: BLEU and chrF of these texts
     size      of the weights, in bytes
     speed     target tokens a second with the beam, both in this run
 
@@ -15,63 +17,50 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-from regard.batch import Batch, Specials, Tokens
-from regard.data.corpus import open_corpus
-from regard.decoding.constraints import Constraints
-from regard.decoding.fast import search as find
-from regard.decoding.search import SearchSettings
-from regard.errors import DataError, RegardError
-from regard.folder import Loaded
-from regard.models.interface import SequenceModel
-from regard.verification import random_texts
+from regard.errors import DataError
+from regard.evaluation.metrics import score
+from regard.interop.sides import ROWS, Inputs, Side, Written, settings_for
 
 TOLERANCE = 1e-4  # of scores, in fp32
 AGREE = 0.99  # the share of texts that must be the same: two tokens may be equally likely, up to rounding
-BEAM, ROWS, EXTRA, PROMPT = 4, 16, 30, 8
+BEAM = 4
 WEIGHTS = (".safetensors", ".bin", ".onnx", ".data", ".spm")
 
 
+Read = Callable[[Written], str]
+"""How what was written reads."""
+
+
 @dataclass(frozen=True)
-class Inputs:
-    """What both sides are asked: sources with their end, or prompts that begin with the start."""
+class Quality:
+    """BLEU and chrF of each side against references; where there are none, of their texts against ours."""
 
-    texts: Sequence[Sequence[int]]
-    translates: bool
-    specials: Specials
+    figures: Mapping[str, Mapping[str, float]]
+    """Of each side: its figures by name."""
+    references: int
 
+    def to_text(self, ours: str) -> str:
+        """A line for the table."""
+        told, first = [], self.figures.get(ours, {})
+        for side, figures in self.figures.items():
+            words = [
+                f"{name} {value:.2f}" + (f" ({value - first[name]:+.2f})" if first and side != ours else "")
+                for name, value in figures.items()
+            ]
+            told.append(f"{side} {', '.join(words)}")
+        against = f"{self.references:,} references" if self.references else f"what {ours} wrote"
+        return f"  quality   {'; '.join(told)}; against {against}"
 
-Written = tuple[int, ...]
-"""What a side wrote for one text, without start and end."""
-
-
-class Side(Protocol):
-    """Somebody who can be asked."""
-
-    @property
-    def name(self) -> str:
-        """As the table calls it."""
-        ...
-
-    @property
-    def folder(self) -> Path | None:
-        """Where its weights are."""
-        ...
-
-    def scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor] | None:
-        """At each place of each target what every token scores, [T, V]; None if it does not tell."""
-        ...
-
-    def write(self, inputs: Inputs, beam: int) -> list[Written]:
-        """The best text for each input."""
-        ...
+    def to_json(self, ours: str) -> dict[str, object]:
+        """For programs."""
+        against = "references" if self.references else ours
+        return {"against": against, **{side: dict(figures) for side, figures in self.figures.items()}}
 
 
 @dataclass(frozen=True)
@@ -92,13 +81,17 @@ class Proof:
     tolerance: float = TOLERANCE
     least: float = AGREE
     notes: Sequence[str] = field(default=())
+    as_good: Mapping[str, int] = field(default_factory=dict)
+    """Of the texts that are not the same, how many our model likes at least as much as ours."""
+    quality: Quality | None = None
 
     @property
     def passed(self) -> bool:
         """Whether scores are within the tolerance and enough texts the same. Scores that are no numbers never are."""
         apart = self.difference
         near = apart is None or (math.isfinite(apart) and apart <= self.tolerance)
-        return self.texts > 0 and near and all(same >= self.least * of for same, of in self.same.values())
+        right = [(same + self.as_good.get(name, 0), of) for name, (same, of) in self.same.items()]
+        return self.texts > 0 and near and all(count >= self.least * of for count, of in right)
 
     @property
     def judged(self) -> bool:
@@ -120,6 +113,8 @@ class Proof:
             "texts": self.texts, "places": self.places,
             **{name: each if each is not None and math.isfinite(each) else None for name, each in limits.items()},
             "same": {name: {"same": same, "of": of} for name, (same, of) in self.same.items()},
+            "as_good": dict(self.as_good),
+            "quality": None if self.quality is None else self.quality.to_json(self.ours),
             "bytes": dict(zip((self.ours, self.theirs), self.sizes, strict=True)),
             "tokens_per_second": dict(zip((self.ours, self.theirs), self.speeds, strict=True)),
             "notes": list(self.notes),
@@ -133,7 +128,12 @@ class Proof:
             told = f"differ by at most {self.difference:.1e}{allowed}, at {self.places:,} places"
         lines = [f"{self.ours} and {self.theirs}, asked about {self.texts:,} texts", f"  scores    {told}"]
         for name, (same, of) in self.same.items():
-            lines.append(f"  {name:<9} {same:,} of {of:,} the same")
+            others = self.as_good.get(name, 0)
+            lines.append(
+                f"  {name:<9} {same:,} of {of:,} the same" + (f", {others:,} others as good" if others else "")
+            )
+        if self.quality is not None:
+            lines.append(self.quality.to_text(self.ours))
         sizes = [
             f"{name} {size / 1e6:,.1f} MB" for name, size in zip((self.ours, self.theirs), self.sizes, strict=True)
         ]
@@ -150,18 +150,21 @@ def prove(
     tolerance: float = TOLERANCE,
     least: float = AGREE,
     notes: Sequence[str] = (),
+    read: Read | None = None,
 ) -> Proof:
-    """Ask both sides and compare."""
+    """Ask both sides and compare; with `read`, tell how good their texts are, too."""
     with torch.inference_mode():
         mine = ours.write(inputs, 1)
         same = {"greedy": _same(mine, theirs.write(inputs, 1))}
         (mine_best, my_speed), (their_best, their_speed) = _timed(ours, inputs), _timed(theirs, inputs)
         same[f"beam {BEAM}"] = _same(mine_best, their_best)
+        as_good = {f"beam {BEAM}": _as_good(ours, inputs, mine_best, their_best)}
         difference, places = _differences(ours, theirs, inputs, mine)
     sizes = (_bytes(ours.folder), _bytes(theirs.folder))
     return Proof(
         ours.name, theirs.name, len(inputs.texts), difference, places, same, sizes, (my_speed, their_speed),
-        tolerance, least, notes,
+        tolerance, least, notes, as_good, None if read is None else _quality(ours, theirs, inputs, read, mine_best,
+                                                                             their_best),
     )  # fmt: skip
 
 
@@ -174,6 +177,45 @@ def _timed(side: Side, inputs: Inputs) -> tuple[list[Written], float]:
 
 def _same(mine: Sequence[Written], others: Sequence[Written]) -> tuple[int, int]:
     return sum(one == other for one, other in zip(mine, others, strict=True)), len(mine)
+
+
+def _as_good(ours: Side, inputs: Inputs, mine: Sequence[Written], others: Sequence[Written]) -> int:
+    """How many of the others' texts are not ours, but score as well under our model, up to rounding."""
+    apart = [number for number in range(len(mine)) if mine[number] != others[number]]
+    count = 0
+    for first in range(0, len(apart), ROWS):
+        some = apart[first : first + ROWS]
+        scores = [_text_scores(ours, inputs, some, written) for written in (mine, others)]
+        count += sum(other >= one - TOLERANCE for one, other in zip(*scores, strict=True))
+    return count
+
+
+def _text_scores(side: Side, inputs: Inputs, numbers: Sequence[int], written: Sequence[Written]) -> list[float]:
+    """What whole texts score, their end among them, by the penalty that all search with; nothing if it is not told."""
+    asked, start = [inputs.texts[number] for number in numbers], inputs.specials.start
+    texts = [[*written[number], inputs.specials.end] for number in numbers]
+    before = [[start] for _ in asked] if inputs.translates else asked
+    targets = [[*first, *text[:-1]] for first, text in zip(before, texts, strict=True)]
+    found = side.scores(asked if inputs.translates else [], targets)
+    totals = []
+    for scores_TV, text in zip(found or [], texts, strict=bool(found)):
+        log_probabilities_TV = scores_TV.float().log_softmax(dim=-1)[-len(text) :]
+        total = log_probabilities_TV.gather(1, torch.tensor(text)[:, None]).sum()
+        totals.append(float(total / settings_for(inputs, BEAM).divisor(torch.tensor(len(text)))))
+    return totals
+
+
+def _quality(
+    ours: Side, theirs: Side, inputs: Inputs, read: Read, mine: Sequence[Written], others: Sequence[Written]
+) -> Quality:
+    my_texts, their_texts = ([read(text) for text in texts] for texts in (mine, others))
+    sides = {ours.name: my_texts, theirs.name: their_texts} if inputs.references else {theirs.name: their_texts}
+    right = inputs.references or my_texts
+    figures = {
+        side: {each.name: each.value for each in score(texts, right) if each.name in ("BLEU", "chrF")}
+        for side, texts in sides.items()
+    }
+    return Quality(figures, len(inputs.references))
 
 
 def _differences(ours: Side, theirs: Side, inputs: Inputs, written: Sequence[Written]) -> tuple[float | None, int]:
@@ -200,143 +242,6 @@ def _bytes(folder: Path | None) -> int:
         return 0
     files = folder.iterdir() if folder.is_dir() else [folder]
     return sum(file.stat().st_size for file in files if file.suffix in (*WEIGHTS, ".pt") or ".data-" in file.name)
-
-
-# ---- the sides
-
-
-@dataclass(frozen=True)
-class ModelSide:
-    """A model behind our interface, whichever engine runs it."""
-
-    name: str
-    model: SequenceModel[Any]
-    folder: Path | None = None
-
-    def scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor] | None:
-        """At each place of each target what every token scores."""
-        target = Tokens.padded(targets, 0)
-        source = Tokens.padded(sources, 0) if self.model.reads_source else None
-        scores_BTV = self.model(Batch(source, target, target.ids_BT))
-        return [scores_TV[: len(text)] for scores_TV, text in zip(scores_BTV, targets, strict=True)]
-
-    def write(self, inputs: Inputs, beam: int) -> list[Written]:
-        """The best text for each input."""
-        # Of a text that goes on from a prompt, ours counts the prompt, too: without a penalty that makes no difference.
-        settings = SearchSettings(beam=beam, penalty="length" if inputs.translates else "none", extra_length=EXTRA)
-        found: list[Written] = []
-        for first in range(0, len(inputs.texts), ROWS):
-            some = inputs.texts[first : first + ROWS]
-            source, constraints = None, None
-            if inputs.translates:
-                source = Tokens.padded(some, inputs.specials.padding)
-            else:
-                constraints = [Constraints(prefix=tuple(prompt[1:])) for prompt in some]
-            answers = find(self.model, source, inputs.specials, settings, constraints)
-            for prompt, (best, *_) in zip(some, answers, strict=True):
-                skipped = 0 if inputs.translates else len(prompt) - 1
-                found.append(best.tokens[skipped:])
-        return found
-
-
-class TransformersSide:
-    """A folder in transformers, loaded as anybody would load it."""
-
-    def __init__(self, folder: Path, translates: bool) -> None:
-        import transformers
-
-        self.name, self.folder = "transformers", folder
-        kind: Any = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
-        self.model: Any = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
-        self.translates = translates
-
-    def scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor] | None:
-        """At each place of each target what every token scores."""
-        target = Tokens.padded(targets, 0)
-        real = target.places.segments_or_ones()
-        if self.translates:
-            source = Tokens.padded(sources, 0)
-            found = self.model(input_ids=source.ids_BT, attention_mask=source.places.segments_or_ones(),
-                               decoder_input_ids=target.ids_BT)  # fmt: skip
-        else:
-            found = self.model(input_ids=target.ids_BT, attention_mask=real)
-        return [scores_TV[: len(text)] for scores_TV, text in zip(found.logits, targets, strict=True)]
-
-    def write(self, inputs: Inputs, beam: int) -> list[Written]:
-        """The best text for each input."""
-        found: dict[int, Written] = {}
-        for numbers in self._groups(inputs):
-            some = Tokens.padded([inputs.texts[number] for number in numbers], inputs.specials.padding)
-            before = 1 if inputs.translates else some.ids_BT.shape[1]
-            # A source may get so many tokens longer, its end counted; a prompt goes on for so many.
-            limits = [EXTRA + (len(inputs.texts[number]) if inputs.translates else 0) for number in numbers]
-            texts = self._generate(some, inputs, beam, before, limits)
-            for number, text in zip(numbers, texts.tolist(), strict=True):
-                ended = [place for place in range(before, len(text)) if text[place] == inputs.specials.end]
-                found[number] = tuple(text[before : ended[0] if ended else None])
-        return [found[number] for number in range(len(inputs.texts))]
-
-    def _groups(self, inputs: Inputs) -> list[list[int]]:
-        """Texts that share a batch; prompts only with others of their length, so that none is padded."""
-        if inputs.translates:
-            everything = list(range(len(inputs.texts)))
-            return [everything[first : first + ROWS] for first in range(0, len(everything), ROWS)]
-        groups: dict[int, list[int]] = {}
-        for number, text in enumerate(inputs.texts):
-            groups.setdefault(len(text), []).append(number)
-        return list(groups.values())
-
-    def _generate(self, some: Tokens, inputs: Inputs, beam: int, before: int, limits: Sequence[int]) -> Tensor:
-        specials = inputs.specials
-        penalty = SearchSettings().alpha if inputs.translates else 0.0
-        options: dict[str, Any] = {"length_penalty": penalty, "early_stopping": "never"} if beam > 1 else {}
-        never = sorted({specials.padding, specials.start} - {specials.end})
-        if inputs.translates:
-            options["decoder_start_token_id"] = specials.start
-        # What the folder says of its own accord must not come between.
-        config = self.model.generation_config
-        config.forced_eos_token_id = config.bad_words_ids = config.max_length = None
-
-        def end_at_limit(ids_RT: Tensor, scores_RV: Tensor) -> Tensor:
-            """As ours: at its limit a text can only end, with the score that has."""
-            at_R = torch.tensor(limits).repeat_interleave(len(ids_RT) // len(limits)) <= ids_RT.shape[1] - before
-            others_V = torch.arange(scores_RV.shape[1]) != specials.end
-            return scores_RV.masked_fill(at_R[:, None] & others_V, -torch.inf)
-
-        texts: Tensor = self.model.generate(
-            input_ids=some.ids_BT, attention_mask=some.places.segments_or_ones(), num_beams=beam, do_sample=False,
-            max_new_tokens=max(limits) + 1, suppress_tokens=never or None, eos_token_id=specials.end,
-            pad_token_id=specials.padding, logits_processor=[end_at_limit], **options,
-        )  # fmt: skip
-        return texts
-
-
-# ---- what is asked
-
-
-def inputs_for(loaded: Loaded, texts: Sequence[str] | None, count: int) -> Inputs:
-    """`count` real inputs: of these texts, or of the model's own corpus, or random tokens where neither is there."""
-    tokenizer, specials = loaded.tokenizer, loaded.tokenizer.specials
-    translates = loaded.model.reads_source
-    reader = tokenizer.source if translates else tokenizer
-    found = _own_texts(loaded, count) if texts is None else list(texts)
-    room = None if loaded.model.context is None else loaded.model.context - EXTRA - 2
-    encoded = [ids for ids in reader.encode_all([text for text in found if text.strip()][:count]) if ids]
-    if not encoded:
-        encoded = random_texts(reader.size, specials, count, room, loaded.recipe.seed)
-    if translates:
-        tag = sorted(reader.languages.values())[:1]
-        return Inputs([[*tag, *ids[:room], specials.end] for ids in encoded], True, specials)
-    return Inputs([[specials.start, *ids[:PROMPT]] for ids in encoded], False, specials)
-
-
-def _own_texts(loaded: Loaded, count: int) -> list[str]:
-    try:
-        corpus = open_corpus(loaded.recipe.data)
-        pairs = corpus.test() or corpus.valid()
-    except (RegardError, OSError):
-        return []
-    return [pair.source if loaded.model.reads_source else pair.target for pair in pairs[:count]]
 
 
 def must_pass(proof: Proof, place: Path) -> None:

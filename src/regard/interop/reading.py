@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,10 +105,14 @@ def _search(folder: Path, config: Mapping[str, Any]) -> SearchSettings:
     """How transformers would search, as far as we search so, too."""
     file = folder / huggingface.GENERATION
     values = {**config, **(read_json(file) if file.is_file() else {})}
-    beam, alpha = values.get("num_beams") or 1, values.get("length_penalty", 1.0)
+    beam, alpha = values.get("num_beams") or 1, values.get("length_penalty")
+    alpha = 1.0 if alpha is None else alpha
+    for name, value in (("num_beams", beam), ("length_penalty", alpha)):
+        if not (type(value) is int or (isinstance(value, float) and math.isfinite(value))):
+            raise DataError(f"{file}: `{name}` must be a finite number, but is {value!r}. Correct it.")
     try:
         return SearchSettings(beam=int(beam), penalty="length", alpha=max(0.0, float(alpha)))
-    except (TypeError, ValueError) as error:
+    except (ValueError, OverflowError) as error:
         raise DataError(f"{file}: must describe a search, but {error}. Correct it.") from error
 
 

@@ -7,7 +7,7 @@ over: half a conversion would run, and answer nonsense.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import DataError, MissingError
+from regard.errors import DataError, MissingError, printable
 from regard.interop.unpickling import read_checkpoint
 
 SAFETENSORS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-SHOWN = 40  # names in one error
 
 
 class Tensors:
@@ -83,7 +82,7 @@ class Tensors:
         """Raise unless every tensor was found as it must be, and every one there was taken."""
         unused = [name for name in self._found if name not in self._taken]
         parts = [
-            f"{len(names)} {what}: {_some(names)}"
+            f"{len(names)} {what}: {', '.join(map(printable, names))}"
             for what, names in (("missing", self._missing), ("wrong", self._wrong), ("unused", unused))
             if names
         ]
@@ -92,11 +91,6 @@ class Tensors:
                 f"{self.place}: must hold exactly the tensors that its configuration describes, but there are "
                 f"{'; '.join(parts)}. Is it whole, and of this kind?"
             )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def read_folder(folder: Path) -> Tensors:

@@ -2,7 +2,8 @@
 
 Every name a pickle asks for is answered by this file: with a tensor's parts, with plain containers, or with an empty
 shell for the settings that fairseq and OpenNMT-py put beside their weights. Any other name is refused, and nothing of
-what it would do is done. Shapes and sizes are checked against the bytes that are there before memory is asked for.
+what it would do is done. Shapes and sizes are checked against the bytes that are there before memory is asked for;
+for what the pickle says of itself, that is a look through its instructions before any is followed.
 
     zip       a zip file: ROOT/data.pkl, and ROOT/data/KEY with the bytes of each storage       (torch 1.6 and later)
     legacy    pickles one after another: magic number, version, system, the object, the keys; then the storages
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -21,11 +23,13 @@ from typing import Any, BinaryIO, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import DataError
+from regard.errors import DataError, printable
 
 MAGIC = 0x1950A86A20F9469CFC6C  # what a legacy checkpoint begins with
 SHELLS = ("argparse", "omegaconf", "fairseq", "onmt", "torchtext")
 """Modules whose classes hold settings or words: their instances become shells with the same attributes."""
+WHOLE = ("torch.nn.", "torch._utils", "torch._tensor", "torch.sparse", "torch.storage", "transformers.")
+"""Where the names come from that an honest checkpoint asks for if more than tensors was saved."""
 DTYPES = {
     "DoubleStorage": torch.float64, "FloatStorage": torch.float32, "HalfStorage": torch.float16,
     "BFloat16Storage": torch.bfloat16, "LongStorage": torch.int64, "IntStorage": torch.int32,
@@ -75,6 +79,10 @@ class _Refused(Exception):  # noqa: N818
     """A pickle asks for something that is not allowed."""
 
 
+class _More(Exception):  # noqa: N818
+    """A pickle holds something of torch's that is more than a dense tensor."""
+
+
 def read_checkpoint(file: Path) -> Any:
     """What a checkpoint of torch's holds: containers, plain values, tensors and shells."""
     try:
@@ -84,6 +92,11 @@ def read_checkpoint(file: Path) -> Any:
         raise DataError(
             f"{file}: a checkpoint must hold tensors and plain values, but this one {error}. It was not run; do not "
             "trust this file."
+        ) from error
+    except _More as error:
+        raise DataError(
+            f"{file}: a checkpoint must hold dense tensors and plain values, but this one asks for {error}. It was not "
+            "run. Save the state dictionary alone, with dense tensors: torch.save(model.state_dict(), FILE)."
         ) from error
     except (OSError, EOFError, struct.error, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, TypeError,
             AttributeError, KeyError, IndexError, RuntimeError, OverflowError, MemoryError,
@@ -115,7 +128,7 @@ def _read_zip(file: Path) -> Any:
                 raise ValueError(f"storage {storage.key} must be {needed:,} bytes long, but is {there:,}")
             return _numbers(archive.read(name), storage)
 
-        return _Unpickler(io.BytesIO(archive.read(names[0])), _once(numbers)).load()
+        return _load(io.BytesIO(archive.read(names[0])), _once(numbers))
 
 
 def _read_legacy(file: Path) -> Any:
@@ -127,16 +140,16 @@ def _read_legacy(file: Path) -> Any:
         return torch.empty(storage.size, dtype=storage.dtype, device="meta")
 
     with file.open("rb") as stream:
-        if _Unpickler(stream, note).load() != MAGIC:
+        if _load(stream, note) != MAGIC:
             raise ValueError("it does not begin as one")
-        _Unpickler(stream, note).load()  # the version of the format
-        _Unpickler(stream, note).load()  # the system it was written on
+        _load(stream, note)  # the version of the format
+        _load(stream, note)  # the system it was written on
         begin = stream.tell()
-        _Unpickler(stream, note).load()
-        keys = _Unpickler(stream, note).load()
+        _load(stream, note)
+        keys = _load(stream, note)
         there = {str(key): _legacy_storage(stream, asked[str(key)]) for key in keys}
         stream.seek(begin)
-        return _Unpickler(stream, lambda storage: there[storage.key]).load()
+        return _load(stream, lambda storage: there[storage.key])
 
 
 def _legacy_storage(stream: BinaryIO, storage: _Storage) -> Tensor:
@@ -169,10 +182,55 @@ def _once(read: Callable[[_Storage], Tensor]) -> Callable[[_Storage], Tensor]:
     return found
 
 
+def _load(stream: BinaryIO, numbers: Callable[[_Storage], Tensor]) -> Any:
+    """The next object of a stream, which is left behind it."""
+    begin = stream.tell()
+    end = stream.seek(0, io.SEEK_END)
+    stream.seek(begin)
+    _look_through(_Counted(stream, end))
+    stream.seek(begin)
+    return _Unpickler(stream, numbers).load()
+
+
+class _Counted:
+    """A stream that is not asked for more than it has: Python makes room for all that is asked for."""
+
+    def __init__(self, stream: BinaryIO, end: int) -> None:
+        self._stream, self.end = stream, end
+
+    def read(self, size: int) -> bytes:
+        """So many bytes."""
+        if size > self.end - self._stream.tell():
+            raise ValueError(f"it says that {size:,} bytes follow, but there are fewer")
+        return self._stream.read(size)
+
+    def readline(self) -> bytes:
+        """The bytes up to the end of a line."""
+        return self._stream.readline()
+
+    def tell(self) -> int:
+        """How far it was read."""
+        return self._stream.tell()
+
+
+def _look_through(stream: _Counted) -> None:
+    """Raise for a pickle that would take memory for what is not there: more bytes, or a far place to remember.
+
+    Places to remember things at are numbered one by one, so no number is larger than that of the instructions.
+    """
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]
+        if not isinstance(argument, int):
+            continue
+        if instruction.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= argument <= count:
+            raise ValueError(f"its instruction {count:,} remembers something at the place {argument:,}")
+        if instruction.name == "FRAME" and argument > stream.end - stream.tell():
+            raise ValueError(f"it says that {argument:,} bytes follow, but there are fewer")
+
+
 class _Unpickler(pickle.Unpickler):
     """Answers each name a pickle asks for with something harmless, or refuses it."""
 
-    def __init__(self, stream: BinaryIO | io.BytesIO, numbers: Callable[[_Storage], Tensor]) -> None:
+    def __init__(self, stream: BinaryIO, numbers: Callable[[_Storage], Tensor]) -> None:
         super().__init__(stream, encoding="utf-8", errors="replace")
         self._numbers = numbers
 
@@ -192,14 +250,16 @@ class _Unpickler(pickle.Unpickler):
         if module.partition(".")[0] in SHELLS:
             # A class of its own each time: whatever a pickle hangs on it, no other shell has.
             return type(name.rpartition(".")[2], (Shell,), {})
-        raise _Refused(f"asks for {module}.{name}")
+        if module == "torch" or module.startswith(WHOLE):
+            raise _More(printable(f"{module}.{name}"))
+        raise _Refused(f"asks for {printable(f'{module}.{name}')}")
 
     def persistent_load(self, pid: Any) -> _Storage:
         """A storage: ("storage", its kind, its key, where it was, its size, …)."""
         what, kind, key, _, size, *_ = pid
         if what != "storage" or not isinstance(kind, _Kind) or not isinstance(size, int) or size < 0:
             raise _Refused(f"asks for {what!r}, which is no storage")
-        return _Storage(str(key), DTYPES[kind], size)
+        return _Storage(printable(str(key)), DTYPES[kind], size)
 
     def _tensor(self, storage: object, offset: int, shape: Any, stride: Any, *_: object) -> Tensor:
         if not isinstance(storage, _Storage):
