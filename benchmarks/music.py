@@ -1,6 +1,6 @@
 """Chorales and piano music, from nothing to a table of likelihoods and five pieces, through Regard's own commands.
 
-    python -m benchmarks.music --data FOLDER --out FOLDER [--minutes 9] [--only music-jsb music-piano] [SETTING …]
+    python -m benchmarks.music --data FOLDER --out FOLDER [--minutes 9] [--only music-jsb,music-piano] [SETTING …]
 
 The folder of data holds music-jsb and music-asap. The models of all recipes are trained side by side, each for at most
 the minutes given less those that the rest takes. On an H200 nine minutes are enough for all three; on a CPU, settings
@@ -18,6 +18,7 @@ import tarfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 DATA = Path(__file__).parents[2] / "shared/data"
 RECIPES = {
@@ -33,8 +34,6 @@ PIECES = [
     ("music-piano", 2, ["--top-p", "0.97"]),
 ]
 AFTER = 2.0  # minutes kept for measuring and composing
-EXCERPT = 2_560  # words: the longest chorale; a longer piece is read in excerpts, each as if nothing came before it
-VOICES = 4
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Row:
     recipe: str
     split: str
     pieces: int
-    tokens: int
-    nats_a_token: float
+    words: int
+    nats_a_word: float
     nats_a_step: float | None
     """Of the four voices together; for chorales."""
     parameters: int
@@ -62,28 +61,22 @@ def train(name: str, arguments: argparse.Namespace, minutes: float) -> subproces
 
 
 def measure(place: Path) -> list[Row]:
-    """Nats a token of the validation and test pieces; the end of a piece is not counted, as elsewhere."""
-    import regard
-    from regard.data.corpus import open_corpus
-
-    model = regard.load(place)
-    corpus = open_corpus(model.recipe.data)
+    """What `regard evaluate` says of the validation and the test pieces."""
+    report, facts = (_asked(command, str(place), "--json") for command in ("evaluate", "inspect"))
     steps = [json.loads(line).get("step", 0) for line in (place / "metrics.jsonl").read_text().splitlines()]
-    parameters = sum(weight.numel() for weight in model.network.parameters())
+    figures = {score["name"]: score for score in report["scores"]}
     rows = []
-    for split, pairs in (("valid", corpus.valid()), ("test", corpus.test())):
-        excerpts = []
-        for pair in pairs:
-            words = pair.target.split(" ")
-            excerpts += [" ".join(words[first : first + EXCERPT]) for first in range(0, len(words), EXCERPT)]
-        scored = model.score(excerpts)
-        nats = -sum(sum(one.log_probabilities[:-1]) for one in scored)
-        tokens = sum(len(one.log_probabilities) - 1 for one in scored)
-        each = nats / tokens
-        chorale = getattr(model.recipe.data, "encoding", "") == "chorale"
-        rows.append(Row(place.name, split, len(pairs), tokens, each, VOICES * each if chorale else None,
-                        parameters, max(steps)))  # fmt: skip
+    for file in report["files"]:
+        word, step = (figures.get(f"nats per {unit}, {file['role']}") for unit in ("word", "step"))
+        words = int(word["signature"].rpartition(":")[2])
+        rows.append(Row(place.name, file["role"], file["lines"], words, word["value"], step and step["value"],
+                        facts["parameters"], max(steps)))  # fmt: skip
     return rows
+
+
+def _asked(*arguments: str) -> Any:
+    command = [sys.executable, "-m", "regard", *arguments]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
 def compose(arguments: argparse.Namespace) -> list[Path]:
@@ -100,12 +93,12 @@ def compose(arguments: argparse.Namespace) -> list[Path]:
 
 
 def table(rows: list[Row]) -> str:
-    lines = ["| recipe | split | pieces | tokens | nats a token | nats a step | parameters | steps |"]
+    lines = ["| recipe | split | pieces | words | nats a word | nats a step | parameters | steps |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for row in rows:
         step = "" if row.nats_a_step is None else f"{row.nats_a_step:.3f}"
         lines.append(
-            f"| {row.recipe} | {row.split} | {row.pieces} | {row.tokens:,} | {row.nats_a_token:.4f} | {step} | "
+            f"| {row.recipe} | {row.split} | {row.pieces} | {row.words:,} | {row.nats_a_word:.4f} | {step} | "
             f"{row.parameters:,} | {row.steps:,} |"
         )
     return "\n".join(lines)
@@ -116,16 +109,19 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=Path("runs/music"))
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--only", nargs="*", choices=list(RECIPES), default=list(RECIPES))
+    parser.add_argument("--only", default=",".join(RECIPES), help="names of recipes, with commas between them")
     parser.add_argument("--words", type=int, default=1_024, help="of each piece")
     parser.add_argument("settings", nargs="*", metavar="SETTING", help="as `regard train` takes them")
     arguments = parser.parse_args([] if given is None else given)
     if not (arguments.data / "music-jsb").is_dir() or (given is None and not _has_gpu()):
         print("  skipped: needs the data and a GPU; or call python -m benchmarks.music with settings")
         return
+    names = arguments.only.split(",")
+    if unknown := sorted(set(names) - set(RECIPES)):
+        parser.error(f"--only: must name some of {', '.join(RECIPES)}, but names {', '.join(unknown)}")
     began = time.monotonic()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    runs = {name: train(name, arguments, max(arguments.minutes - AFTER, 0.2)) for name in arguments.only}
+    runs = {name: train(name, arguments, max(arguments.minutes - AFTER, 0.2)) for name in names}
     rows: list[Row] = []
     for name, run in runs.items():
         code = 0 if run is None else run.wait()

@@ -199,7 +199,8 @@ def test_other_language_models_write_too(kind: str, tmp_path: Path) -> None:
 
 def test_verify_asks_a_language_model(babbling_model: Path) -> None:
     answer = json.loads(regard("verify", babbling_model, "--texts", 5, "--json").out)
-    assert [check["name"] for check in answer["checks"]] == ["neighbours", "order", "batch size", "cache", "prefix"]
+    names = ["neighbours", "order", "batch size", "cache", "prefix", "at once"]
+    assert [check["name"] for check in answer["checks"]] == names
     assert answer["passed"] is True
 
 

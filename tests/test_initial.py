@@ -103,3 +103,20 @@ def test_texts_longer_than_the_positions(place: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_begins_from_nothing() -> None:
     assert beginning_of(load_recipe("demo")) is None
+
+
+def test_without_a_recipe_the_folders_own_is_used(place: Path, tmp_path: Path) -> None:
+    data = f"data={{kind='text', text='{place}/a.en'}}"
+    ran = regard("train", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    found, before = folder.read_recipe(tmp_path / "out"), folder.read_recipe(place / "gpt")
+    assert (found.model, found.tokenizer) == (before.model, before.tokenizer)
+    failed(regard("train", "training.steps=3"), 2, "or a model to go on from, as init=FOLDER")
+
+
+def test_texts_that_are_too_long_for_what_was_learned(place: Path, tmp_path: Path) -> None:
+    long = write_lines(tmp_path / "long.txt", [" ".join(ENGLISH * 3)])
+    ran = regard("train", f"init={place / 'gpt'}", f"data={{kind='text', text='{long}', valid='{long}'}}", *FEW,
+                 "--out", tmp_path / "out")  # fmt: skip
+    failed(ran, 2, "model.max_positions: must be at least", f"those of {place / 'gpt'} were learned")
+    assert "sinusoidal" not in ran.err

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.api import inspect
-from regard.models.build import build
+from regard.models.build import build_any
 from regard.recipe import load_recipe, presets
 from regard.viewing.parameters import anatomy
 
@@ -41,7 +41,7 @@ GPT_2 = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_
 def parameters(preset: str, vocabulary: int | None = None) -> int:
     recipe = load_recipe(preset)
     with torch.device("meta"):
-        model = build(recipe.model, vocabulary or recipe.tokenizer.vocabulary)
+        model = build_any(recipe.model, vocabulary or recipe.tokenizer.vocabulary)
     return anatomy(model, preset, recipe.model.kind, model.vocabulary).parameters
 
 

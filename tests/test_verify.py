@@ -19,6 +19,7 @@ from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.files import MANIFEST, read_manifest, seal
 from regard.layers import quantised
+from regard.layers.mask import Visible
 from regard.models.transformer import Transformer
 from regard.verification import Check, random_texts, verify_translator
 from tests.contracts.cases import SPECIALS
@@ -26,7 +27,7 @@ from tests.contracts.search_contracts import Lively
 from tests.contracts.zoo import ZOO
 from tests.tiny import ENGLISH, failed, regard, write_lines
 
-NAMES = ["neighbours", "order", "batch size", "padding", "cache", "prefix"]
+NAMES = ["neighbours", "order", "batch size", "padding", "cache", "prefix", "at once"]
 SEARCH = SearchSettings(beam=2, extra_length=4)
 
 
@@ -85,6 +86,13 @@ def test_padding_that_is_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checks(model)
     assert not found["padding"].passed
     assert found["order"].passed
+
+
+def test_distances_that_padding_changes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Columns are no positions where source and target lie side by side: searching, which takes steps, does not see it.
+    monkeypatch.setattr(Visible, "goes_by_columns", lambda visible: visible.places[0] is visible.places[1])
+    found = checks(ZOO["decoder-only-relative"].model(14, 3))
+    assert [name for name, check in found.items() if not check.passed] == ["at once"]
 
 
 def test_random_texts_are_the_same_again_and_of_words_alone() -> None:

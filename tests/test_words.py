@@ -18,7 +18,7 @@ from regard.settings import check_words
 from regard.settings.shape import fields_of, options_of, walk
 
 # Data and tokenizers are told apart by `kind` where they are read, and refuse what they do not know there.
-READ_ELSEWHERE = ("regard.data.generated", "regard.data.sources", "regard.text.")
+READ_ELSEWHERE = ("regard.data.generated", "regard.data.labelled", "regard.data.sources", "regard.text.")
 
 
 def chosen_words() -> list[tuple[type, str]]:

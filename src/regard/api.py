@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
 from regard import experiment, folder, verification
 from regard.batch import Tokens
+from regard.data.labelled import Restoring, expected_labels
 from regard.decoding.ensemble import Average, Ensemble
 from regard.decoding.fast import OwnSearch
 from regard.decoding.sampling import SamplingSettings
@@ -26,8 +27,10 @@ from regard.engines.loading import choose as choose_engine
 from regard.errors import UsageError
 from regard.evaluation.alignment import Link, choose, word_attention
 from regard.evaluation.catalogue import Scoring
+from regard.evaluation.labels import LabelReport, evaluate_labels, restoring_tallies
 from regard.evaluation.likelihood import likelihood
 from regard.evaluation.metrics import Lines
+from regard.evaluation.music import evaluate_music, music_likelihood
 from regard.evaluation.report import Report, TestSet, evaluate_text
 from regard.evaluation.report import evaluate as report
 from regard.evaluation.running import text_likelihood
@@ -36,9 +39,15 @@ from regard.files import destination, write_file
 from regard.generation import Generation, Generator
 from regard.interop.reading import read as read_foreign
 from regard.interop.reading import recognise
-from regard.models.build import build
+from regard.labelling import Choice, Counting, Labeller, TaggedText
+from regard.models.build import build_any
+from regard.models.interface import SequenceModel
+from regard.models.labelling import LabelModel
 from regard.models.precision import Precision, convert
-from regard.recipe import Recipe, load_recipe, presets
+from regard.music.chorale import VOICES
+from regard.recipe import LABELLING, Recipe, load_recipe, presets
+from regard.text.labels import FIRST
+from regard.text.restoring import restored
 from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import aligning_attention
 from regard.translation.translator import (
@@ -53,10 +62,13 @@ from regard.translation.translator import (
 )
 from regard.verification import Check
 from regard.viewing.figures import AttentionMap, attention_html
-from regard.viewing.inspection import Inspection, look
+from regard.viewing.inspection import Inspection, Listing, look
 from regard.viewing.parameters import anatomy
 
-__all__ = ["Generation", "Model", "Options", "Picture", "Translation", "Wishes", "inspect", "load", "train"]
+__all__ = [
+    "Choice", "Generation", "Model", "Options", "Picture", "TaggedText", "Translation", "Wishes",
+    "inspect", "load", "train",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,15 +88,100 @@ class Picture:
 
 
 class Model:
-    """A trained model, ready to use: a translator, or a language model."""
+    """A trained model, ready to use: a translator, a language model, or one that gives labels."""
 
     def __init__(self, loaded: folder.Loaded) -> None:
-        self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
-        self.device, self.place = next(loaded.model.parameters()).device, loaded.place
+        self.recipe, self.tokenizer, self._loaded = loaded.recipe, loaded.tokenizer, loaded
+        self.device, self.place = next(loaded.network.parameters()).device, loaded.place
+        self.labels: tuple[str, ...] = ()
+        """Those that it gives, if it does."""
+        if isinstance(loaded.network, LabelModel):
+            self.labels = self.labeller.labels
+            return
         limit = loaded.model.context
         if isinstance(self.network, OwnSearch):
             limit = self.network.context  # positions are written out for it, and so there are only so many
         self._translator = Translator(self.network, self.tokenizer, limit)
+
+    @property
+    def network(self) -> SequenceModel[Any]:
+        """Its weights, where it writes text; a model that gives labels is refused, with what it is for."""
+        return self._loaded.model
+
+    @property
+    def task(self) -> inside.Task:
+        """What it is for."""
+        return inside.task_of(self._loaded.network)
+
+    @cached_property
+    def labeller(self) -> Labeller:
+        """What gives labels, of a model that does."""
+        network = self._loaded.network
+        if not isinstance(network, LabelModel):
+            does, use = ("translates", "translate") if network.reads_source else ("continues text", "generate")
+            raise UsageError(
+                f"labels: need a `classifier` or a `tagger`, but `{self.recipe.name}` {does}; its kind is "
+                f"`{self.recipe.model.kind}`. Use `{use}`."
+            )
+        return Labeller(network, self.tokenizer, isinstance(self.recipe.data, Restoring))
+
+    def classify(self, texts: Sequence[str], progress: Counting | None = None) -> list[Choice]:
+        """The label of each text, with the chances of all labels.
+
+        `progress` is called with the number of texts done since the last call.
+        """
+        self._must_label("classify")
+        _must_be_texts("classify", texts)
+        return self.labeller.classify(texts, progress)
+
+    def tag(self, texts: Sequence[str], progress: Counting | None = None) -> list[TaggedText]:
+        """The label of each word of each text, with the chances of all labels; words stand between spaces.
+
+        A model that restores capitals and punctuation gets the words without them, whatever stands in the text.
+        """
+        self._must_label("tag")
+        _must_be_texts("tag", texts)
+        return self.labeller.tag(texts, progress)
+
+    def restore(self, texts: Sequence[str]) -> list[str]:
+        """Texts with capitals and punctuation, by a model that was trained to tell them (`data.kind = "restoring"`)."""
+        self._must_label("tag")
+        if not self.labeller.restores:
+            raise UsageError(
+                f"restore: needs a model of `data.kind` = `restoring`, but that of `{self.recipe.name}` is "
+                f"`{self.recipe.data.kind}`. Ask for its tags instead."
+            )
+        return [restored(found.words, found.tags) for found in self.tag(texts)]
+
+    def evaluate_labels(
+        self, texts: Sequence[str], labels: Sequence[str], files: Sequence[TestSet] = (), examples: int = 10
+    ) -> LabelReport:
+        """Label `texts` and compare with the right `labels`: one of each text, or those of its words between spaces."""
+        _must_be_pairs("evaluate", texts, labels)
+        labeller = self.labeller
+        if labeller.answers == "text":
+            given = [[found.label] for found in labeller.classify(texts)]
+            right = [[label] for label in labels]
+        else:
+            given = [list(found.tags) for found in labeller.tag(texts)]
+            right = [label.split() for label in labels]
+            for number, (one, other) in enumerate(zip(right, given, strict=True), 1):
+                if len(one) != len(other):
+                    raise UsageError(
+                        f"evaluate: there must be a tag for each word, but text {number:,} has {len(other):,} words "
+                        f"and {len(one):,} tags."
+                    )
+        more = restoring_tallies(right, given) if labeller.restores else ()
+        return evaluate_labels(texts, right, given, labeller.labels, files, examples, more)
+
+    def _must_label(self, task: Literal["classify", "tag"]) -> None:
+        found = self.labeller.network.task
+        if found != task:
+            gives = "one label to each text" if found == "classify" else "a label to each word"
+            raise UsageError(
+                f"{task}: needs a `{'classifier' if task == 'classify' else 'tagger'}`, but `{self.recipe.name}` is a "
+                f"`{self.recipe.model.kind}`, which gives {gives}. Use `{found}`."
+            )
 
     def together(self, others: Sequence[Model], average: Average = "log") -> Model:
         """An ensemble of this model and others, which need its target vocabulary and nothing else in common.
@@ -265,8 +362,10 @@ class Model:
         Asks about `texts`, where one that is too long counts as its sentences, or about `count` texts of random tokens.
         Scores may differ by `tolerance`; unless given, by what rounding explains.
         """
+        network, specials = self._loaded.network, self.tokenizer.specials
+        if isinstance(network, LabelModel):
+            return self._verify_labels(network, texts, count, tolerance)
         self._must_read_alike("verify")
-        specials = self.tokenizer.specials
         asked = self._random_texts(count) if texts is None else self._texts_to_verify(texts, language)
         if len(asked) < 2:
             raise UsageError(f"verify: needs at least 2 texts, so that there are neighbours, but has {len(asked)}.")
@@ -275,6 +374,21 @@ class Model:
             sources = [[*ids, specials.end] for ids in asked]
             return verification.verify_translator(self.network, specials, self.recipe.search, sources, allowed)
         return verification.verify_generator(self.network, specials, asked, allowed)
+
+    def _verify_labels(
+        self, network: LabelModel, texts: Sequence[str] | None, count: int, tolerance: float | None
+    ) -> Iterator[Check]:
+        specials, reader = self.tokenizer.specials, self.tokenizer.source
+        if texts is None:
+            half = None if network.context is None else network.context // 2
+            asked = verification.random_texts(reader.size, specials, count, half, self.recipe.seed)
+        else:
+            _must_be_texts("verify", texts)
+            asked = reader.encode_all(texts)
+        if len(asked) < 2:
+            raise UsageError(f"verify: needs at least 2 texts, so that there are neighbours, but has {len(asked)}.")
+        allowed = verification.tolerance(network) if tolerance is None else tolerance
+        return verification.verify_labels(network, specials, asked, allowed)
 
     def _random_texts(self, count: int) -> list[list[int]]:
         reader = self.tokenizer.source if self.network.reads_source else self.tokenizer
@@ -319,6 +433,23 @@ class Model:
         window = self.recipe.batch.row if self.recipe.batch.layout in ("blocks", "stream") else None
         probable = text_likelihood(self.network, self.tokenizer, lines, window, overlap, progress)
         return evaluate_text(probable, files, progress)
+
+    def evaluate_music(
+        self,
+        pieces: Mapping[str, Sequence[str]],
+        files: Sequence[TestSet] = (),
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Report:
+        """How probable a model of music finds pieces, by the name of their set: nats a word, of chorales also a step.
+
+        A piece is a line of words, as docs/music.md has them. Each is read by itself; its end does not count.
+        """
+        voices = len(VOICES) if composing.encoding_of(self, "evaluate") == "chorale" else None
+        found = {}
+        for name, some in pieces.items():
+            _must_be_texts("evaluate", some)
+            found[name] = music_likelihood(self.network, self.tokenizer, some, progress)
+        return evaluate_music(found, voices, files, progress)
 
     def _read(self, sources: Sequence[str]) -> Tokens:
         return self._translator.read(sources, self._translator.encode(sources))
@@ -404,6 +535,8 @@ class Model:
 
     def summary(self, identifier: str) -> inside.Summary:
         """What a list of models says of this one."""
+        if isinstance(self._loaded.network, LabelModel):
+            return inside.label_summary(self._loaded, identifier, self.labels)
         return inside.summary(self, identifier)
 
     def inside(self) -> inside.Inside:
@@ -486,10 +619,10 @@ def load(
     where = experiment.choose_device(device)
     if Path(path).exists() and recognise(Path(path), own="regard") != "regard":
         loaded = read_foreign(Path(path))
-        loaded.model.to(where)
+        loaded.network.to(where)
     else:
         loaded = folder.load_folder(Path(path), where)
-    convert(loaded.model, "fp32" if precision == "auto" else precision)
+    convert(loaded.network, "fp32" if precision == "auto" else precision)
     return Model(loaded)
 
 
@@ -503,7 +636,7 @@ def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) 
 
 def inspect(
     name: str, overrides: Sequence[str] = (), vocabulary: int | None = None, length: int | None = None
-) -> Inspection:
+) -> Inspection | Listing:
     """The parts and the costs of a model folder, a recipe file or a preset; no weights are loaded or made.
 
     `vocabulary` takes the place of the model's own, `length` is the tokens of a row (unless given, a usual length).
@@ -516,11 +649,17 @@ def inspect(
         recipe = folder.read_recipe(Path(name), overrides)
         tokenizer = Tokenizer.load(Path(name) / folder.TOKENIZER)
         source_vocabulary = vocabulary or tokenizer.source.size
-        vocabulary = vocabulary or tokenizer.size
+        # Of a model that gives labels, `vocabulary` is that of the texts.
+        vocabulary = tokenizer.size if recipe.model.kind in LABELLING else vocabulary or tokenizer.size
     else:
         recipe = load_recipe(name, overrides)
         vocabulary = source_vocabulary = vocabulary or recipe.tokenizer.vocabulary
+        if recipe.model.kind in LABELLING:
+            vocabulary = FIRST + expected_labels(recipe.data)
     with torch.device("meta"):
-        model = build(recipe.model, vocabulary, source_vocabulary)
+        model = build_any(recipe.model, vocabulary, source_vocabulary)
+    if isinstance(model, LabelModel):
+        listed = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
+        return Listing(**vars(listed), labels=model.labels)
     parts = anatomy(model, recipe.name, recipe.model.kind, vocabulary)
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)

@@ -43,6 +43,8 @@ class Places:
 
     positions_BT: Tensor
     segments_BT: Tensor | None = None
+    unbroken: bool = True
+    """Whether the tokens of each sentence stand side by side: then columns are as far apart as positions are."""
 
     @classmethod
     def whole(cls, ids_BT: Tensor, first: int = 0) -> Places:
@@ -55,7 +57,9 @@ class Places:
         positions = torch.cat([self.positions_BT, new.positions_BT], dim=1)
         if self.segments_BT is None and new.segments_BT is None:
             return Places(positions)
-        return Places(positions, torch.cat([self.segments_or_ones(), new.segments_or_ones()], dim=1))
+        # A sentence that goes on in the new ones has others, or padding, in between.
+        segments = torch.cat([self.segments_or_ones(), new.segments_or_ones()], dim=1)
+        return Places(positions, segments, unbroken=False)
 
     def segments_or_ones(self) -> Tensor:
         """The segments, spelled out where the rows are whole sentences."""
@@ -87,7 +91,7 @@ class Places:
     def select(self, rows: Tensor) -> Places:
         """The given rows, in the given order; a row may be named twice."""
         segments = None if self.segments_BT is None else self.segments_BT.index_select(0, rows)
-        return Places(self.positions_BT.index_select(0, rows), segments)
+        return Places(self.positions_BT.index_select(0, rows), segments, self.unbroken)
 
     def share(self, keys: Places) -> Places:
         """These places with as many rows as `keys`: neighbouring rows, the beams of one sentence, side by side."""
@@ -95,12 +99,12 @@ class Places:
         if rows == self.positions_BT.shape[0]:
             return self
         segments = None if self.segments_BT is None else self.segments_BT.reshape(rows, -1)
-        return Places(self.positions_BT.reshape(rows, -1), segments)
+        return Places(self.positions_BT.reshape(rows, -1), segments, unbroken=False)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Places:
         """The same places after `function` has been applied to each tensor."""
         segments = None if self.segments_BT is None else function(self.segments_BT)
-        return Places(function(self.positions_BT), segments)
+        return Places(function(self.positions_BT), segments, self.unbroken)
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ import torch
 from regard import folder
 from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
 from regard.data.generated import Generated
+from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
 from regard.models.transformer import TransformerSettings
-from regard.recipe import Recipe
+from regard.recipe import LABELLING, Recipe
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.training.trainer import Validation
@@ -33,6 +34,10 @@ from regard.version import VERSION
 from regard.viewing.training_curves import CURVES, Event, read_metrics
 
 START = "start"
+TASKS = {
+    "continue": "text-generation", "compose": "text-generation", "classify": "text-classification",
+    "tag": "token-classification", "translate": "translation",
+}  # fmt: skip
 
 
 def start_facts(step: int, device: torch.device, processes: int = 1) -> dict[str, object]:
@@ -74,7 +79,7 @@ def model_card(place: Path, recipe: Recipe, result: Result) -> str:
         _front_matter(recipe, result, languages),
         f"# {recipe.name}\n\n{_first_sentence(recipe, result, languages)}",
         _use(place, recipe),
-        _scores(result, report),
+        _scores(recipe, result, report),
         _data(recipe, report),
         _training(place, recipe, result, events),
         _limits(recipe, languages),
@@ -87,7 +92,7 @@ def model_card(place: Path, recipe: Recipe, result: Result) -> str:
 
 
 def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    task = "text-generation" if isinstance(recipe.data, Text | Music) else "translation"
+    task = TASKS[_verb(recipe)]
     lines = ["---", "library_name: regard", f"pipeline_tag: {task}", f"license: {_yaml(recipe.licence or 'unknown')}"]
     if languages:
         lines += ["language:", *(f"- {_yaml(language)}" for language in languages)]
@@ -95,6 +100,8 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
     lines += ["  results:", f"  - task:\n      type: {task}", "    dataset:", "      type: custom"]
     lines += [f"      name: {_yaml(_corpus_name(recipe))}", "      split: validation", "    metrics:"]
     figures = [("perplexity", "perplexity per token", result.validation.perplexity)]
+    if recipe.model.kind in LABELLING:
+        figures = [("loss", "nats a label", result.validation.nll)]
     figures += [(score.name.split()[0].lower(), f"{score.name} ({score.signature})", score.value)
                 for score in result.scores]  # fmt: skip
     for kind, name, value in figures:
@@ -103,7 +110,8 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
 
 
 def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    does = {Text: "continues text", Music: "continues music"}.get(type(recipe.data), "translates")
+    does = {"continue": "continues text", "compose": "continues music", "classify": "gives each text a label",
+            "tag": "gives each word a label", "translate": "translates"}[_verb(recipe)]  # fmt: skip
     if len(languages) == 2 and does == "translates":
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
@@ -117,7 +125,9 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
 def _use(place: Path, recipe: Recipe) -> str:
     # The folder may be moved and renamed; it is called here as it was when it was written.
     name = place.resolve().name
-    if isinstance(recipe.data, Music):
+    if (verb := _verb(recipe)) in ("classify", "tag"):
+        commands, call = f"regard {verb} {shlex.quote(name)} lines.txt > labels.txt", verb
+    elif isinstance(recipe.data, Music):
         commands, call = f"regard generate {shlex.quote(name)} --midi out.mid", "generate"
     elif isinstance(recipe.data, Text):
         commands, call = f"regard generate {shlex.quote(name)} 'Once upon a time'", "generate"
@@ -131,19 +141,24 @@ def _use(place: Path, recipe: Recipe) -> str:
     )
 
 
-def _scores(result: Result, report: Mapping[str, Any]) -> str:
+def _scores(recipe: Recipe, result: Result, report: Mapping[str, Any]) -> str:
     found = result.validation
     held_out = " held out of the corpus" if report.get("held_out") else ""
     lines = f"{report['valid']:,} lines{held_out}, " if report.get("valid") else ""
     rows = [("perplexity per token", f"{found.perplexity:.3f}", "exp(nats per token), ends of sentences included")]
+    advice = (
+        "Compare perplexities per token only between models of one vocabulary, and scores only where signatures agree. "
+    )
+    what = "tokens"
+    if recipe.model.kind in LABELLING:
+        rows, advice, what = [("loss", f"{found.nll:.4f}", "nats a label")], "", "labels"
     if found.perplexity_per_byte is not None:
         rows.append(("perplexity per byte", f"{found.perplexity_per_byte:.4f}", "exp(nats per byte of UTF-8)"))
     rows += [(score.name, f"{score.value:.2f}", f"`{score.signature}`") for score in result.scores]
     return (
-        f"## Scores\n\nOn the validation set: {lines}{found.tokens:,} tokens.\n\n"
+        f"## Scores\n\nOn the validation set: {lines}{found.tokens:,} {what}.\n\n"
         f"{_table(('score', 'value', 'definition'), rows)}\n\n"
-        "Compare perplexities per token only between models of one vocabulary, and scores only where signatures agree. "
-        "The validation set may have been used to choose among models: a test set gives fairer figures "
+        f"{advice}The validation set may have been used to choose among models: a test set gives fairer figures "
         "(`regard evaluate`)."
     )
 
@@ -196,10 +211,17 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
 
 def _limits(recipe: Recipe, languages: Sequence[str]) -> str:
     text = {Text: "text", Music: "music"}.get(type(recipe.data), "sentences")
+    text = "text" if recipe.model.kind in LABELLING else text
+    wrong = "It can be fluent and wrong: numbers, names and negations first. Let someone who knows read what matters."
+    if recipe.model.kind in LABELLING:
+        wrong = (
+            "It chooses one of the labels it was trained with, always: also where none is right, and where its chances "
+            "say that it does not know."
+        )
     lines = [
         f"- It knows the kind of {text} it was trained on. On other subjects and styles it is worse, and does not "
         "say so.",
-        "- It can be fluent and wrong: numbers, names and negations first. Let someone who knows read what matters.",
+        f"- {wrong}",
         "- What is biased or private in the corpus may come out again. Nobody has checked it for that.",
     ]
     if len(languages) == 2 and not isinstance(recipe.data, Text | Music):
@@ -222,6 +244,13 @@ def _licence(recipe: Recipe) -> str:
 # ---- facts
 
 
+def _verb(recipe: Recipe) -> str:
+    """What the model is for."""
+    if recipe.model.kind in LABELLING:
+        return "classify" if recipe.model.kind == "classifier" else "tag"
+    return {Text: "continue", Music: "compose"}.get(type(recipe.data), "translate")
+
+
 def _report(place: Path) -> dict[str, Any]:
     file = place / folder.DATA
     return dict(json.loads(file.read_bytes())) if file.is_file() else {}
@@ -239,6 +268,8 @@ def _corpus_name(recipe: Recipe) -> str:
             return Path(data.text).name
         case Music() as data:
             return Path(data.music).name
+        case Labelled() | Classes() | Tagged() | Restoring() as data:
+            return f"{data.kind}: " + " + ".join(Path(place).name for place in place_of(data).split(" + "))
         case Elsewhere() as data:
             return f"unknown: imported from {data.origin}"
 
@@ -254,7 +285,7 @@ def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
             named = [side for corpus in data.corpora for side in (corpus.source_language, corpus.target_language)]
         case Text() as data:
             named = [data.language]
-        case Music() | Elsewhere():
+        case Music() | Labelled() | Classes() | Tagged() | Restoring() | Elsewhere():
             named = []
     guesses = report.get("languages") or {}
     if not all(named) and len(guesses) >= 2 and len(named) == 2:

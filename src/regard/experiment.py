@@ -22,14 +22,18 @@ from regard.data.dataset import Dataset, read_dataset
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import DataError, MissingError, UsageError
+from regard.evaluation.labels import counted, tallies
 from regard.evaluation.metrics import Lines, Score, bleu
 from regard.files import tidy, write_file
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
-from regard.models.build import build
+from regard.labelling import Labeller
+from regard.models.build import AnyModel, build_any
 from regard.models.interface import ContinuingModel, SequenceModel
+from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.status import StatusLine
+from regard.text.labels import labels_of
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
@@ -41,6 +45,7 @@ from regard.training.trainer import Trainer, Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 SAMPLES = 3
+LABELLED = 5_000  # texts that are labelled at each validation, for accuracy and F1
 GREEDY = SearchSettings(beam=1)
 CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
 PROMPT = 8
@@ -134,13 +139,14 @@ class _Run:
         parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
         self.log.say(
             f"{len(self.data.train):,} examples to train on, {len(self.data.valid):,} for validation; "
-            f"{self.data.tokenizer.size:,} tokens; {parameters:,} parameters on {self.trainer.device}"
+            f"{self._vocabulary}; {parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())
         if recipe.export.check:
             for line in features.report(recipe.model):
                 self.log.say(line)
-        if self.data.train.source is None and recipe.batch.layout == "buckets" and self.trainer.model.packs_sentences:
+        runs_on = self.data.train.source is None and self.data.train.labels is None
+        if runs_on and recipe.batch.layout == "buckets" and self.trainer.model.packs_sentences:
             self.log.say(
                 "warning: the text is read line by line, each as if nothing came before it. For running text choose "
                 '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
@@ -159,6 +165,13 @@ class _Run:
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data
+
+    @property
+    def _vocabulary(self) -> str:
+        tokenizer = self.data.tokenizer
+        if self.data.train.labels is None:
+            return f"{tokenizer.size:,} tokens"
+        return f"{tokenizer.source.size:,} tokens; {len(labels_of(tokenizer))} labels"
 
     def _open_log(self) -> TrainingLog:
         first, steps = self.trainer.step, self.recipe.training.steps
@@ -252,8 +265,12 @@ class _Run:
             "step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity,
             "perplexity_per_byte": validation.perplexity_per_byte,
         }  # fmt: skip
-        line = f"step {self.trainer.step:,}: validation perplexity {validation.perplexity:.3f} per token"
+        each = "per token" if self.data.valid.labels is None else "a label"
+        line = f"step {self.trainer.step:,}: validation {self._likelihood(validation)} {each}"
         goodness = -validation.nll
+        for score in self._label_scores():
+            values[score.name.replace(" ", "_")] = score.value
+            line += f", {score.name} {score.value:.2f}"
         samples = self._samples(max(SAMPLES, self._bleu_lines))
         for score in self._scores(samples):
             values["bleu"] = score.value
@@ -265,6 +282,28 @@ class _Run:
         self.log.samples(samples[:SAMPLES])
         self._draw_curves()
         return validation
+
+    def _likelihood(self, validation: Validation) -> str:
+        if self.data.valid.labels is not None:
+            return f"loss {validation.nll:.4f}"
+        return f"perplexity {validation.perplexity:.3f}"
+
+    def _label_scores(self) -> list[Score]:
+        """Accuracy and F1 of a model that gives labels, on examples to validate on; the leader's alone."""
+        # Evenly from all of them: a corpus may have them sorted by their labels.
+        pairs = self.data.valid_pairs[:: -(-len(self.data.valid_pairs) // LABELLED)]
+        with self.trainer.reading() as model:
+            if not self.team.leads or not isinstance(model, LabelModel):
+                return []
+            labeller = Labeller(model, self.data.tokenizer)
+            if model.task == "classify":
+                found = [[choice.label] for choice in labeller.classify([pair.source for pair in pairs])]
+                right = [[pair.target] for pair in pairs]
+            else:
+                found = [list(text.tags) for text in labeller.tag([pair.source for pair in pairs])]
+                right = [pair.target.split() for pair in pairs]
+        _, each_LC = counted(right, found, labeller.labels)
+        return [tally.score() for tally in tallies(each_LC)[:2]]
 
     @property
     def _bleu_lines(self) -> int:
@@ -341,17 +380,18 @@ class _Run:
             self.saver.wait()
         weights, what = self._final_weights()
         self.trainer.load_weights(weights)
-        self.scores = self._scores(self._samples(self._bleu_lines))
+        self.scores = self._label_scores() or self._scores(self._samples(self._bleu_lines))
         final = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
-        self.log.say(
-            f"{what}: validation perplexity {final.perplexity:.3f} (last step alone: {validation.perplexity:.3f})"
-        )
+        alone = self._likelihood(validation).split()[-1]
+        self.log.say(f"{what}: validation {self._likelihood(final)} (last step alone: {alone})")
         self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.nll})
         outcome = self._ended(ending, None, final)
         self._draw_curves()
         if self.team.leads:
             parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
-            result = card.Result(parameters, self.data.tokenizer.size, ending.step, ending.sentence, final, self.scores)
+            tokenizer = self.data.tokenizer
+            size = tokenizer.size if self.data.train.labels is None else tokenizer.source.size
+            result = card.Result(parameters, size, ending.step, ending.sentence, final, self.scores)
             folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
         return outcome
 
@@ -384,8 +424,8 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.manual_seed(recipe.seed)
     device = own_device(choose_device(recipe.device))
-    model = build(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
-    if model.reads_source != (data.train.source is not None):
+    model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
+    if isinstance(model, SequenceModel) and model.reads_source != (data.train.source is not None):
         reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
         other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
         raise UsageError(
@@ -405,9 +445,9 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
     return Trainer(model, batches, recipe.training, recipe.seed, team)
 
 
-def _check_lengths(recipe: Recipe, data: Dataset, model: SequenceModel[Any]) -> None:
+def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
-    context, sides = model.context, 2 if model.joins_source else 1
+    context, sides = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
     if context is None:
         return
     if recipe.batch.layout in ("blocks", "stream"):
@@ -419,10 +459,12 @@ def _check_lengths(recipe: Recipe, data: Dataset, model: SequenceModel[Any]) -> 
         longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
         fix = "Drop long sentences by `data.filters.max_words`"
     if longest > context:
+        other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
+        if recipe.init is not None:
+            other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
         raise UsageError(
             f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
-            f"{what}, but is {sides * context:,}. {fix}, or "
-            'choose positions that have no limit, such as `model.positions = "sinusoidal"`.'
+            f"{what}, but is {sides * context:,}. {fix}, or {other}."
         )
 
 

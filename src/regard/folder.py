@@ -27,7 +27,7 @@ from torch import Tensor
 from regard import settings
 from regard.errors import DataError, MissingError
 from regard.files import MANIFEST, check_folder, read_manifest, seal, write_file
-from regard.models.build import build
+from regard.models.build import AnyModel, build_any, writing
 from regard.models.interface import SequenceModel
 from regard.recipe import Recipe, build_recipe, find
 from regard.text.tokenizer import Tokenizer
@@ -46,9 +46,14 @@ class Loaded:
 
     recipe: Recipe
     tokenizer: Tokenizer
-    model: SequenceModel[Any]
+    network: AnyModel
     place: Path | None = None
     """The folder; None where there is none, as for an ensemble."""
+
+    @property
+    def model(self) -> SequenceModel[Any]:
+        """The network, if it writes text; one that gives labels is refused."""
+        return writing(self.network, self.recipe.name)
 
 
 def write_beginning(
@@ -101,7 +106,7 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
             "Copy the folder again."
         )
     recipe, tokenizer = read_recipe(folder), Tokenizer.load(folder / TOKENIZER)
-    model = build(recipe.model, tokenizer.size, tokenizer.source.size)
+    model = build_any(recipe.model, tokenizer.size, tokenizer.source.size)
     try:
         weights = load_file(folder / WEIGHTS)
         model.load_state_dict(weights)

@@ -47,7 +47,7 @@ def beginning_of(recipe: Recipe) -> Beginning | None:
             + "\n  ".join(problems)
             + f"\nLeave these settings out: with `init` they are those of {place / folder.RECIPE}."
         )
-    return Beginning(place, before.tokenizer, before.model.state_dict())
+    return Beginning(place, before.tokenizer, before.network.state_dict())
 
 
 def _other_vocabulary(recipe: Recipe, before: Recipe) -> list[str]:

@@ -19,10 +19,12 @@ import torch
 from regard.data.corpus import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.formats import STDIN, find_files, open_text, read_chunk
 from regard.data.generated import Generated, generate
+from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
+from regard.errors import UsageError
 from regard.machine import Machine, matmul_speed
 from regard.models.build import build
 from regard.models.interface import SequenceModel
-from regard.recipe import Recipe, load_recipe
+from regard.recipe import LABELLING, Recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.viewing.costs import SENTENCE, count
@@ -80,7 +82,10 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
                 return None
             lines, target = _count(settings.text)
             return CorpusSize(lines, 0, target)
-        case Music() | Elsewhere():  # a MIDI file's size says little of its notes
+        case Labelled() | Tagged() | Restoring():
+            lines, target = _count(place_of(settings))
+            return CorpusSize(lines, 0, target)
+        case Music() | Classes() | Elsewhere():  # a MIDI file's size says little of its notes, a table's of a column
             return None
 
 
@@ -181,6 +186,11 @@ class Plan:
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
     vocabulary = recipe.tokenizer.vocabulary
+    if recipe.model.kind in LABELLING:
+        raise UsageError(
+            f"plan: what a run takes is counted for models that write text, but `{recipe.name}` is a "
+            f"`{recipe.model.kind}`, which gives labels. Train it with training.minutes=1, and look at its speed."
+        )
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)
     length = _row_length(recipe, size)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from regard import settings
 from regard.data.batching import BatchSettings
-from regard.data.corpus import CorpusSettings, Music
+from regard.data.corpus import CorpusSettings, Elsewhere, Music
 from regard.data.generated import Generated
+from regard.data.labelled import answers_of
 from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
 from regard.models.build import ModelSettings
@@ -27,6 +28,7 @@ from regard.training.trainer import TrainingSettings
 PRESETS = Path(__file__).parent / "recipes"
 DEFAULT_KIND = TransformerSettings().kind
 SAME_WEIGHTS = {"gpt", "decoder-only"}  # one stack of layers, weight by weight
+LABELLING = {"classifier": "text", "tagger": "words"}  # what each kind of model labels
 WEIGHTLESS = ("dropout", "source_loss")  # settings of a model that no weight depends on
 
 
@@ -63,6 +65,8 @@ class Recipe:
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"`seed` must be from 0 to 2^63 - 1, but is {self.seed}")
         _check_music(self.data, self.tokenizer)
+        if _check_labels(self.data, self.tokenizer, self.model):
+            return
         if isinstance(self.tokenizer, GPT2Files | Imported | MusicEvents) or self.tokenizer.shared:
             return
         tie = self.model.tie if isinstance(self.model, TransformerSettings) else None
@@ -80,15 +84,33 @@ def _check_music(data: CorpusSettings, tokenizer: VocabularySettings) -> None:
         return
     found = f'is "{tokenizer.kind}"'
     if isinstance(data, Music) and isinstance(tokenizer, MusicEvents):
-        if data.encoding == tokenizer.encoding:
+        if (data.encoding, data.grid) == (tokenizer.encoding, tokenizer.grid):
             return
         found = f'the encodings are "{data.encoding}" and "{tokenizer.encoding}"'
+        if data.encoding == tokenizer.encoding:
+            found = f"the grids are {data.grid} and {tokenizer.grid}"
     elif not isinstance(data, Music):
         found = f'`data.kind` is "{data.kind}"'
     raise ValueError(
-        '`tokenizer.kind` must be "music", with the `encoding` of the data, where `data.kind` is "music", and only '
-        f"there, but {found}"
+        '`tokenizer.kind` must be "music", with the `encoding` and the `grid` of the data, where `data.kind` is '
+        f'"music", and only there, but {found}'
     )
+
+
+def _check_labels(data: CorpusSettings, tokenizer: VocabularySettings, model: ModelSettings) -> bool:
+    """Whether it is about labels; then corpus, model and vocabulary must be."""
+    answers, kind = answers_of(data), LABELLING.get(model.kind)
+    if answers is None and kind is None:
+        return False
+    if answers != kind and not isinstance(data, Elsewhere):
+        wanted = {"text": "a `classifier`", "words": "a `tagger`", None: "neither `classifier` nor `tagger`"}[answers]
+        raise ValueError(f"`model.kind` must be {wanted} where `data.kind` is `{data.kind}`, but is `{model.kind}`")
+    if not isinstance(tokenizer, TokenizerSettings) or tokenizer.dropout:
+        found = "`tokenizer.dropout` is on" if isinstance(tokenizer, TokenizerSettings) else f"it is `{tokenizer.kind}`"
+        raise ValueError(
+            f"`tokenizer` must be learned from the texts, without dropout, for a `{model.kind}`, but {found}"
+        )
+    return True
 
 
 def presets() -> list[str]:
@@ -115,7 +137,13 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> Recipe:
     """A recipe from plain values; `place` is named in errors."""
-    return settings.build(Recipe, settings.override(tree, overrides, settings.table_kinds(Recipe)), place)
+    tree = settings.override(tree, overrides, settings.table_kinds(Recipe))
+    data, tokenizer = tree.get("data"), tree.get("tokenizer")
+    if isinstance(data, dict) and isinstance(tokenizer, dict) and tokenizer.get("kind") == MusicEvents.kind:
+        # The words of music are those that the data are written in.
+        followed = {key: data[key] for key in ("encoding", "grid") if key in data}
+        tree = {**tree, "tokenizer": {**followed, **tokenizer}}
+    return settings.build(Recipe, tree, place)
 
 
 def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Shapes: B rows, T tokens, V vocabulary.
     batch size   batches of different sizes
     cache        one token at a time with what was read before kept, and all positions at once
     prefix       the first tokens in one step, and one by one
+    at once      the texts as rows of one batch, all positions at once, as in training and evaluating; and each alone
 
 The answers must have the same tokens. Their scores may differ by rounding, since other shapes of a batch make
 other kernels sum in another order; a check says the largest difference it saw.
@@ -30,7 +31,8 @@ from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings
 from regard.decoding.stepping import recorded
 from regard.layers.quantised import Int8Linear
-from regard.models.interface import SequenceModel
+from regard.models.interface import Learner, SequenceModel
+from regard.models.labelling import LabelModel
 
 Sentence = Sequence[int]
 Answer = tuple[tuple[int, ...], float]
@@ -86,7 +88,7 @@ def random_texts(vocabulary: int, specials: Specials, count: int, longest: int |
     return [[words[place] for place in draw(len(words), 1 + length)] for length in draw(most, count)]
 
 
-def tolerance(model: SequenceModel[Any]) -> float:
+def tolerance(model: Learner) -> float:
     """How far rounding may move a score, for the numbers this model computes with."""
     if any(isinstance(module, Int8Linear) for module in model.modules()):
         return COARSE
@@ -131,6 +133,27 @@ def verify_generator(
     yield from _steps(model, specials, texts, None, allowed)
 
 
+def verify_labels(model: LabelModel, specials: Specials, texts: Sequence[Sentence], allowed: float) -> Iterator[Check]:
+    """The checks of a model that gives labels, one after another, on these texts (without their end token)."""
+
+    def ask(numbers: Sequence[int], extra: int) -> list[Answer]:
+        rows = [[*texts[number], specials.end] for number in numbers]
+        device = next(model.parameters()).device
+        tokens = Tokens.padded(rows, specials.padding, max(map(len, rows)) + extra).to(device)
+        with torch.inference_mode():
+            chances_BNC = model(tokens).float().log_softmax(dim=-1)
+        answers = []
+        for row, chances_NC in zip(rows, chances_BNC, strict=True):
+            best = chances_NC[: len(row)].max(dim=-1)
+            answers.append((tuple(best.indices.tolist()), float(best.values.sum())))
+        return answers
+
+    together = ask(range(len(texts)), 0)
+    yield from _company(ask, together, allowed)
+    longer = ask(range(len(texts)), PADDED_BY)
+    yield _check("padding", f"rows {PADDED_BY} columns longer", together, longer, allowed)
+
+
 def _company(ask: Ask, together: Sequence[Answer], allowed: float) -> Iterator[Check]:
     numbers = range(len(together))
     alone = [ask([number], 0)[0] for number in numbers]
@@ -159,18 +182,29 @@ def _steps(
 ) -> Iterator[Check]:
     """Scores of the next token after every beginning of each text: all at once, one by one, and after a leap."""
     device = next(model.parameters()).device
-    cached, leapt = [], []
+    rows_BTD = model.features(_rows(specials, texts, sources).to(device))
+    cached, leapt, joined = [], [], []
     for number, text in enumerate(texts):
         source = None if sources is None else Tokens.whole(torch.tensor([list(sources[number])], device=device))
         target = Tokens.whole(torch.tensor([[specials.start, *text]], device=device))
         batch = Batch(source, target, torch.full_like(target.ids_BT, IGNORED))
         at_once_TV = model(batch)[0].float().log_softmax(dim=-1)
+        row_TV = model.logits(rows_BTD[number : number + 1, : len(text) + 1])[0].float().log_softmax(dim=-1)
+        joined.append(_distance(at_once_TV, row_TV))
         one_by_one_TV = _read(model, source, target.ids_BT, first=1)
         cached.append(_distance(at_once_TV, one_by_one_TV))
         first = (len(text) + 2) // 2
         leapt.append(_distance(at_once_TV[first - 1 :], _read(model, source, target.ids_BT, first)))
     yield Check("cache", "all positions at once, and step by step", len(texts), 0, _worst(cached), allowed)
     yield Check("prefix", "the first half of a text in one step", len(texts), 0, _worst(leapt), allowed)
+    yield Check("at once", "a batch of all texts, and each alone", len(texts), 0, _worst(joined), allowed)
+
+
+def _rows(specials: Specials, texts: Sequence[Sentence], sources: Sequence[Sentence] | None) -> Batch:
+    """All texts as one padded batch."""
+    target = Tokens.padded([[specials.start, *text] for text in texts], specials.padding)
+    source = None if sources is None else Tokens.padded(sources, specials.padding)
+    return Batch(source, target, torch.full_like(target.ids_BT, IGNORED))
 
 
 def _read(model: SequenceModel[Any], source: Tokens | None, ids_1T: Tensor, first: int) -> Tensor:

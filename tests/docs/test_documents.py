@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.documents import encoding, package, passage, xml
-from regard.documents.reading import FORMS, SUFFIXES
+from regard.documents.reading import FORMS, SUFFIXES, read
 from tests.tiny import language_model
 
 from .pages import DOCS, blocks, run, table_rows
@@ -33,6 +33,18 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             answer = run(line)
             assert answer.code == 0, f"{line}\n{answer.errors}"
     assert Path("train.de.srt").read_text(encoding="utf-8").startswith("1\n00:00:01,000 --> 00:00:03,500\n")
+
+
+def test_the_subtitles_it_shows_are_what_comes_out() -> None:
+    (shown,) = (block.text for block in blocks(PAGE, "text") if "-->" in block.text)
+    command = next(line for block in blocks(PAGE, "sh") for line in block.text.split("\n") if line.startswith("printf"))
+    before = command.split("'")[1].replace("\\n", "\n").encode()
+    document = read("train.srt", before)
+    translation = re.sub("<.*?>", "", " ".join(shown.strip().split("\n")[2:]))
+    source, target = document.texts[0].split(), translation.split()
+    together = {"The": "Der", "train": "Zug", "arrives": "kommt", "on": "am", "Thursday": "Donnerstag", "at": "um"}
+    links = [(source.index(ours), target.index(theirs)) for ours, theirs in together.items()]
+    assert document.write([translation], [links]).decode().strip() == shown.strip()
 
 
 def test_every_form_and_limit_is_described() -> None:

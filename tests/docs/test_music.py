@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ def test_the_page_about_music(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     pytest.importorskip("symusic")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("regard.cli.generating.MUSIC_TOKENS", 40)
-    music_model(Path("my-bach"), "chorale")
+    steps = [[[60, 57, 52, 45], [62, 57, 52, 45]]] * 3
+    Path("chorales.json").write_text(json.dumps({"train": steps, "valid": steps, "test": steps}))
+    music_model(Path("my-bach"), "chorale", "data.music=chorales.json")
     follow(PAGE)
     assert {file.name for file in Path().glob("five-*")} == {
         f"five-{n}.{e}" for n in range(1, 6) for e in ("mid", "svg")

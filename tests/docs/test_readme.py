@@ -73,6 +73,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / link.partition("#")[0]).exists(), f"{page.name}: {link}"
 
 
+def test_the_changelog_names_every_command() -> None:
+    (line,) = re.findall(r"^- The commands ((?:.|\n  )+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", line)) == set(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_commands_that_are_spoken_of_exist(page: Path) -> None:
+    spoken = set(re.findall(r"`regard (\w+)", prose(page)))
+    assert {"serve", "generate", "classify", "verify"} <= spoken
+    assert spoken <= set(get_command(app).commands)  # type: ignore[attr-defined]
+
+
 def test_the_commands_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     commands = get_command(app).commands  # type: ignore[attr-defined]

@@ -200,8 +200,8 @@ def test_relative_scores_of_whole_rows_are_those_of_each_pair(
     copy = Places(places.positions_BT.clone(), places.segments_BT)
     relative, query, keys = RelativePositions(4, reach), *torch.randn(2, 1, 2, len(positions), 4)
     itself, other = Mask().visible(places, places), Mask().visible(places, copy)
-    assert itself.looks_at_itself()
-    assert not other.looks_at_itself()
+    assert itself.goes_by_columns()
+    assert not other.goes_by_columns()
     fast, slow = relative(query, keys, itself)[2], relative(query, keys, other)[2]
     real = torch.tensor(segments) > 0
     same = itself.dense(fast)[0] & real[:, None]  # what is not visible may be anything

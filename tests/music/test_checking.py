@@ -39,7 +39,7 @@ HOSTILE = {
     "format": (midi(track(), form=2), "format must be 0 or 1, but is 2"),
     "no time": (midi(track(), division=0), "ticks a quarter note, from 1 to 32,767, but says 0x0000"),
     "film time": (midi(track(), division=0xE728), "but says 0xe728"),
-    "no tracks": (midi(), "must have the 1 tracks its header says, but has 0"),
+    "no tracks": (midi(), "must have at least one track, but its header says 0"),
     "missing track": (midi(track(), count=2), "must have the 2 tracks its header says, but has 1"),
     "cut in a track": (SCALE[:-9], "track 1: must have the .* bytes it says, but the file ends after"),
     "cut in a chunk": (SCALE[:18], "track 1: must have the .* bytes"),

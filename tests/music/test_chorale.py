@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.music.chorale import QUARTER, STEPS, WORDS, Step, read_words, steps_of, to_words
+from regard.music.chorale import QUARTER, STEPS, WORDS, Step, last_words, read_words, steps_of, to_words
 from regard.music.notes import Note, Piece
 
 LENGTH = QUARTER / STEPS
@@ -53,6 +53,21 @@ def test_a_chorale_without_crossings_comes_back_from_its_notes(steps: list[list[
     assert steps_of(read_words(to_words(ordered)).piece) == ordered
 
 
+@given(falling, st.sampled_from([1, 2, 3, 8]))
+def test_a_grid_says_how_long_a_step_is(steps: list[list[int]], grid: int) -> None:
+    ordered: list[Step] = [tuple(sorted(step, reverse=True)) for step in steps]
+    piece = read_words(to_words(ordered), grid).piece
+    assert piece.duration == pytest.approx(len(steps) * QUARTER / grid)
+    assert steps_of(piece, grid=grid) == ordered
+
+
+def test_the_end_of_a_piece_is_whole_steps() -> None:
+    words = to_words([(74, 70, 65, step) for step in range(9)])
+    assert last_words(words, 11) == words[-8:]
+    assert last_words(words, 99) == words
+    assert last_words(words, 3) == []
+
+
 def test_of_many_notes_the_highest_three_and_the_lowest_are_kept() -> None:
     piece = Piece.of([Note(0.0, 0.125, pitch, 64) for pitch in (40, 50, 60, 70, 80, 90)], quarter=0.5)
     assert steps_of(piece) == [(90, 80, 70, 40)]
@@ -65,5 +80,5 @@ def test_silence_before_the_first_note_is_left_out_and_silence_inside_is_a_rest(
 
 def test_a_note_of_a_million_beats_is_refused() -> None:
     piece = Piece.of([Note(0.0, 6000.0, 60, 64)], quarter=0.001)
-    with pytest.raises(DataError, match=r"in\.mid: the notes of a chorale must fill at most 1,000,000 sixteenths"):
+    with pytest.raises(DataError, match=r"in\.mid: the notes of a chorale must fill at most 1,000,000 steps"):
         steps_of(piece, "in.mid")

@@ -65,10 +65,16 @@ def test_a_pedal_that_is_up_changes_nothing() -> None:
     assert ends(read_midi(early)) == [round(250 / 960, 3)]
 
 
+def test_a_note_that_never_ends_is_left_out() -> None:
+    assert [note.pitch for note in read_midi(midi(track((0, on(60)), (0, on(64)), (480, off(64))))).notes] == [64]
+    with pytest.raises(DataError, match=r"in\.mid: must hold at least one note that ends"):
+        read_midi(midi(track((0, on(60)))), "in.mid")
+
+
 def test_drums_are_left_out() -> None:
     drums = track((0, bytes([0x99, 36, 64])), (480, bytes([0x89, 36, 0])))
     assert len(read_midi(midi(drums, track((0, on(60)), (480, off(60))))).notes) == 1
-    with pytest.raises(DataError, match=r"drums\.mid: must hold at least one note that is no drum, but has none"):
+    with pytest.raises(DataError, match=r"drums\.mid: must hold at least one note that ends and is no drum"):
         read_midi(midi(drums), "drums.mid")
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.music.notes import Note, Piece
-from regard.music.performance import WIDTH, WORDS, read_words, to_words
+from regard.music.performance import WIDTH, WORDS, last_words, read_words, to_words
 from tests.music.scores import pieces
 
 
@@ -72,3 +72,24 @@ def test_a_word_belongs_to_its_note() -> None:
 def test_notes_struck_together_on_one_key_are_one() -> None:
     piece = Piece.of([Note(0.0, 0.2, 60, 64), Note(0.001, 0.5, 60, 64)])
     assert to_words(piece) == ["loud16", "on60", "wait50", "off60"]
+
+
+@given(pieces, st.integers(1, 60))
+def test_the_end_of_a_piece_sounds_as_it_did(piece: Piece, room: int) -> None:
+    words = to_words(piece)
+    kept = last_words(words, room)
+    if len(words) <= room:
+        assert kept == words
+        return
+    assert len(kept) <= room
+    whole, end = read_words(words).piece, read_words(kept).piece
+    late = [(note.pitch, note.velocity) for note in whole.notes][len(whole.notes) - len(end.notes) :]
+    assert sorted((note.pitch, note.velocity) for note in end.notes) == sorted(late)
+
+
+def test_a_quiet_piece_that_is_cut_stays_quiet() -> None:
+    words = ["loud5", *(word for pitch in range(40, 60) for word in (f"on{pitch}", "wait10", f"off{pitch}"))]
+    assert last_words(words, 8) == ["loud5", "on58", "wait10", "off58", "on59", "wait10", "off59"]
+    assert {note.velocity for note in read_words(last_words(words, 8)).piece.notes} == {22}
+    held = ["loud5", "on40", "wait9", "on41", "wait9", "off40", "wait9", "off41"]
+    assert last_words(held, 6) == ["loud5", "on41", "wait9", "wait9", "off41"]

@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
-from regard.cli import exchanging, generating, looking, scoring, serving, training, translating, verifying
-from regard.errors import RegardError
+from regard.cli import exchanging, generating, labelling, looking, scoring, serving, training, translating, verifying
+from regard.errors import RegardError, printable
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -60,6 +60,8 @@ for command in (
     training.train,
     translating.translate,
     generating.generate,
+    labelling.classify,
+    labelling.tag,
     scoring.evaluate,
     scoring.compare,
     scoring.score,
@@ -106,5 +108,5 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(f"regard: {message}", file=sys.stderr)
+    print("regard: " + printable(message, kept="\n\t"), file=sys.stderr)  # it may quote a stranger's file
     sys.exit(code)

@@ -28,7 +28,7 @@ class Music:
         """Whether any is given."""
         return any(file is not None for file in (self.midi, self.primer, self.roll))
 
-    def check(self, prompt: str | None, stream: bool, as_json: bool) -> None:
+    def check(self, prompt: str | None, stream: bool, as_json: bool, lines: int) -> None:
         """Raise where the options do not go together."""
         from regard.files import destination
 
@@ -42,6 +42,16 @@ class Music:
         if stream or as_json:
             raise UsageError(
                 "generate: --midi and --roll write whole files, but --stream or --json is given. Leave it out."
+            )
+        if lines != 1:
+            raise UsageError(
+                f"generate: music has no lines, but --lines is {lines}. Leave it out: --max-tokens says how much is "
+                "written."
+            )
+        if self.midi is not None and self.roll is not None and self.midi.resolve() == self.roll.resolve():
+            raise UsageError(
+                f"generate: --midi and --roll must name two files, but both name {self.midi}. Give the picture another "
+                "name, such as out.svg."
             )
         for file in (self.midi, self.roll):
             if file is not None:
@@ -95,16 +105,21 @@ def _numbered(file: Path, number: int, count: int) -> Path:
 def _summary(file: Path, composition: Composition) -> str:
     piece, primed = composition.piece, len(composition.primed)
     after = f" after {primed:,} of the primer" if primed else ""
-    return f"{file}: {len(piece.notes) - primed:,} notes{after}, {piece.duration:.0f} s, seed {composition.seed}"
+    written = len(piece.notes) - primed
+    notes = "1 note" if written == 1 else f"{written:,} notes"
+    return f"{file}: {notes}{after}, {piece.duration:.0f} s, seed {composition.seed}"
 
 
 def _drawn(model: Model, composition: Composition) -> str:
     """The piano roll, with attention where the model has any."""
+    from regard.exploring.composing import LEAST
     from regard.viewing.pianoroll import pianoroll_svg
 
     name = f"{model.recipe.name}, seed {composition.seed}"
     if model.recipe.model.kind != "gpt":
         return pianoroll_svg(composition.piece, name, composition.primed)
     seen = model.note_attention(composition)
-    title = f"{name}: attention of layer {seen.layer + 1} of {seen.layers}"
+    where = f"layer {seen.layer + 1} of {seen.layers}"
+    any_line = any(line.note != line.seen and line.note not in composition.primed for line in seen.lines)
+    title = f"{name}: attention of {where}" if any_line else f"{name}: no note got {LEAST:.0%} of a head in {where}"
     return pianoroll_svg(composition.piece, title, composition.primed, seen.lines)

@@ -27,6 +27,7 @@ from regard.cli.common import (
     naming_options,
     search_settings,
 )
+from regard.cli.labelling import evaluate_labels
 from regard.errors import DataError, UsageError
 from regard.status import StatusLine
 
@@ -81,10 +82,15 @@ def evaluate(
         int | None,
         typer.Option(min=0, help="For a language model: tokens that windows share.", show_default="half of a window"),
     ] = None,
+    confusion: Annotated[
+        Path | None,
+        typer.Option(help="For labels: an SVG file to draw which was taken for which into.", show_default="none"),
+    ] = None,
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it, or tell how probable a language model finds a text (SOURCE alone).
+    """Translate a test set and score it, or tell how probable a language model finds a text (SOURCE alone) or a model
+    of music the pieces it was not trained on, or how often labels are right (SOURCE has texts and labels).
 
     Every score comes with its signature and its uncertainty.
     """
@@ -97,6 +103,14 @@ def evaluate(
     if out is not None:
         destination(out)  # a mistake is found now, not after an hour of translating
     loaded = load_model(model, precision)
+    if loaded.task in ("classify", "tag"):
+        evaluate_labels(loaded, model, source, reference or [], examples, confusion, as_json)
+        return
+    if confusion is not None:
+        raise UsageError(f"evaluate: --confusion is for models that give labels, but `{loaded.recipe.name}` does not.")
+    if loaded.recipe.tokenizer.kind == "music":
+        _evaluate_music(loaded, source, reference or [], overlap, as_json)
+        return
     if not loaded.network.reads_source:
         _evaluate_text(loaded, model, source, reference or [], overlap, as_json)
         return
@@ -256,6 +270,34 @@ def _evaluate_text(
         raise DataError(f"{place}: there must be text to evaluate on, but there is none. {fix}")
     with _counting() as counting:
         report = loaded.evaluate_text(lines, overlap, [TestSet.of("text", text, lines)], counting)
+    print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
+
+
+def _evaluate_music(
+    loaded: Model, words: Path | None, others: Sequence[Path], overlap: int | None, as_json: bool
+) -> None:
+    """Nats a word and a step, on the recipe's own pieces, or on a file of pieces as words, one a line."""
+    from dataclasses import replace
+
+    from regard.data.corpus import open_corpus, read_lines
+    from regard.evaluation.report import TestSet
+
+    if others or overlap is not None:
+        found = f"there are {1 + len(others)} files" if others else "--overlap is given"
+        raise UsageError(f"evaluate: pieces of music are in one file, and each is read by itself, but {found}.")
+    if words is not None:
+        pieces = {"pieces": read_lines(words)}
+        files = [TestSet.of("pieces", words, pieces["pieces"])]
+    else:
+        corpus = open_corpus(loaded.recipe.data)
+        both = {"valid": corpus.valid(), "test": corpus.test()}
+        pieces = {split: [pair.target for pair in pairs] for split, pairs in both.items() if pairs}
+        files = [
+            replace(TestSet.of(split, None, lines), name=f"the recipe's {split} pieces")
+            for split, lines in pieces.items()
+        ]
+    with _counting() as counting:
+        report = loaded.evaluate_music(pieces, files, counting)
     print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else report.to_text())
 
 

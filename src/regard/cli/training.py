@@ -61,7 +61,8 @@ def train(
     place = out or Path("runs") / found.name
     outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
-    verb = "generate" if found.data.kind in ("text", "music") else "translate"
+    verb = {"text": "generate", "music": "generate"}.get(found.data.kind, "translate")
+    verb = {"classifier": "classify", "tagger": "tag"}.get(found.model.kind, verb)
     rest = " --midi out.mid" if found.data.kind == "music" else ""
     if _speaks():
         print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
@@ -100,8 +101,12 @@ class _Asked:
             raise UsageError("train: --source and --target must be given together, but --source is missing. Give both.")
         if resume and (out is None or names):
             raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
-        if not resume and not names and source is None:
-            raise UsageError("train: needs a recipe or --source and --target. See: regard train --help")
+        begun = any(argument.startswith("init=") for argument in arguments)
+        if not (resume or names or begun) and source is None:
+            raise UsageError(
+                "train: needs a recipe or --source and --target, or a model to go on from, as init=FOLDER. "
+                "See: regard train --help"
+            )
         sides = {name: place for name, place in (("source", source), ("target", target)) if place is not None}
         keys = "".join(f", {name}={text_of(place)}" for name, place in sides.items())
         data = [f"data={{kind='files'{keys}}}"] if sides else []

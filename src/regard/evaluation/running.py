@@ -45,6 +45,9 @@ def text_likelihood(
     """
     if not lines:
         raise DataError("evaluate: there must be at least one line of text, but there is none. Is it the right file?")
+    if overlap is not None and (window is None or isinstance(model, ContinuingModel)):
+        how = "line by line" if window is None else "on and on, with its state carried"
+        raise UsageError(f"evaluate: `overlap` is for a model that reads windows, but this reads {how}. Leave it out.")
     ids = tokenizer.encode_all(lines)
     lengths = np.array([len(line) + 1 for line in ids])
     model.eval()
@@ -87,7 +90,7 @@ def _by_lines(
     for places in in_batches([len(line) + 1 for line in ids], SLOTS):
         read = Tokens.padded([[specials.start, *ids[place]] for place in places], specials.padding)
         labels_BT = Tokens.padded([[*ids[place], specials.end] for place in places], IGNORED).ids_BT
-        nats[places] = _losses(model, Batch(None, read, labels_BT)).sum(axis=1)
+        nats[places] = losses(model, Batch(None, read, labels_BT)).sum(axis=1)
         done += len(places)
         if hear is not None:
             hear("lines", done)
@@ -117,7 +120,7 @@ def _in_windows(
     for first in range(0, len(begins_W), rows):
         begins = begins_W[first : first + rows]
         place_BT = np.array(begins)[:, None] + np.arange(min(window, len(text_N)))
-        losses_BT = _losses(model, _rows(before_N[place_BT], text_N[place_BT]))
+        losses_BT = losses(model, _rows(before_N[place_BT], text_N[place_BT]))
         for begin, losses_T in zip(begins, losses_BT, strict=True):
             end = begin + len(losses_T)
             nats_N[judged:end] = losses_T[judged - begin :]
@@ -141,7 +144,7 @@ def _rows(read_BT: Ids, labels_BT: Ids) -> Batch:
     return Batch(None, Tokens.whole(torch.from_numpy(read_BT)), torch.from_numpy(labels_BT))
 
 
-def _losses(model: SequenceModel[Any], batch: Batch) -> Numbers:
+def losses(model: SequenceModel[Any], batch: Batch) -> Numbers:
     """The loss of every label in nats, [B, T]."""
     batch = batch.to(next(model.parameters()).device)
     losses_BT = CRITERION(model.logits, model.features(batch), batch.labels_BT)

@@ -56,9 +56,13 @@ class Visible:
         queries_BQ, keys_BK = self.positions()
         return keys_BK[:, None, :] - queries_BQ[:, :, None]
 
-    def looks_at_itself(self) -> bool:
-        """Whether queries and keys are the same tokens: whole rows, and not a step that looks back at earlier ones."""
-        return self.places is not None and self.places[0] is self.places[1]
+    def goes_by_columns(self) -> bool:
+        """Whether a visible key in column k is k - q ahead of the query in column q.
+
+        So it is where queries and keys are the same tokens, whole rows and not a step that looks back at earlier ones,
+        and where each sentence stands in one piece.
+        """
+        return self.places is not None and self.places[0] is self.places[1] and self.places[0].unbroken
 
     def dense(self, scores_BHQK: Tensor) -> Tensor:
         """The same answer as a boolean matrix for `scores_BHQK`; it broadcasts to [B, Q, K]."""

@@ -133,14 +133,14 @@ class RelativePositions(PositionScheme):
     def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys as they are, and q·r / √d_k for each distance."""
         table_RE = self.table_RE.to(query_BHQE.dtype) / math.sqrt(query_BHQE.shape[-1])
-        if visible.looks_at_itself():
+        if visible.goes_by_columns():
             return query_BHQE, keys_BHKE, self._skewed(query_BHQE, table_RE)
         distance_B1QK = (visible.ahead().clamp(-self.reach, self.reach) + self.reach)[:, None]
         bias = (query_BHQE @ table_RE.T).gather(-1, distance_B1QK.expand(-1, query_BHQE.shape[1], -1, -1))
         return query_BHQE, keys_BHKE, bias
 
     def _skewed(self, query_BHTE: Tensor, table_RE: Tensor) -> Tensor:
-        """The same where rows look at themselves, without looking anything up: Music Transformer, section 3.4.1.
+        """The same where distances go by columns, without looking anything up: Music Transformer, section 3.4.1.
 
         Inside a sentence positions rise by one, so column k of row q is k - q ahead. Between sentences that is not
         so, but there nothing is visible. Scores of all distances from 1 - T to T, 2T a row, are laid end to end: read

@@ -60,8 +60,10 @@ def _check_chunks(data: bytes, place: str, tracks: int) -> None:
             if notes > MOST_NOTES:
                 raise too_many(place, notes)
         at = end
-    if not tracks or found < tracks:
-        raise DataError(f"{place}: must have the {max(tracks, 1)} tracks its header says, but has {found}. {COPY}")
+    if not tracks:
+        raise DataError(f"{place}: must have at least one track, but its header says 0. {COPY}")
+    if found < tracks:
+        raise DataError(f"{place}: must have the {tracks} tracks its header says, but has {found}. {COPY}")
 
 
 class _Track:

@@ -19,16 +19,21 @@ def vocabulary(encoding: Encoding) -> tuple[str, ...]:
     return performance.WORDS if encoding == "performance" else chorale.WORDS
 
 
-def midi_words(data: bytes, encoding: Encoding, place: str = "MIDI") -> list[str]:
-    """The words of a MIDI file; a chorale's are counted in beats, a performance's in time."""
+def midi_words(data: bytes, encoding: Encoding, place: str = "MIDI", grid: int = chorale.STEPS) -> list[str]:
+    """The words of a MIDI file: a performance's are counted in time, a chorale's in beats, `grid` steps a quarter."""
     if encoding == "performance":
         return performance.to_words(read_midi(data, place))
-    return chorale.to_words(chorale.steps_of(read_midi(data, place, "beats"), place))
+    return chorale.to_words(chorale.steps_of(read_midi(data, place, "beats"), place, grid))
 
 
-def read_words(words: Sequence[str], encoding: Encoding) -> Reading:
+def read_words(words: Sequence[str], encoding: Encoding, grid: int = chorale.STEPS) -> Reading:
     """The piece that words say, and which word speaks of which note."""
-    return performance.read_words(words) if encoding == "performance" else chorale.read_words(words)
+    return performance.read_words(words) if encoding == "performance" else chorale.read_words(words, grid)
+
+
+def last_words(words: Sequence[str], encoding: Encoding, room: int) -> list[str]:
+    """The end of a piece, in up to `room` words that could be a piece of their own."""
+    return (performance if encoding == "performance" else chorale).last_words(words, room)
 
 
 def transposed(words: Sequence[str], semitones: int) -> list[str] | None:

@@ -1,7 +1,7 @@
 """MIDI files to notes and back, on the `symusic` library.
 
 The sustain pedal is not kept as such: a note that is held by the pedal sounds until the pedal is released, or until the
-same key is struck again. Drums are left out.
+same key is struck again. Drums are left out, and so are notes that are never ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def read_midi(data: bytes, place: str = "MIDI", clock: Clock = "seconds") -> Pie
     scale = 1.0 if clock == "seconds" else quarter
     notes = [note for track in timed.tracks if not track.is_drum for note in _sustained(track, scale)]
     if not notes:
-        raise DataError(f"{place}: must hold at least one note that is no drum, but has none. Is it the right file?")
+        raise DataError(
+            f"{place}: must hold at least one note that ends and is no drum, but has none. Is it the right file?"
+        )
     return Piece.of(notes, place, quarter)
 
 

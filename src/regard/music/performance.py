@@ -82,6 +82,29 @@ def read_words(words: Sequence[str]) -> Reading:
     return Reading.of(notes, owners)
 
 
+def last_words(words: Sequence[str], room: int) -> list[str]:
+    """Up to `room` words at the end, from a note on, as loud as they were.
+
+    How loud keys go down may have been said before; then it is said again. What comes before the first key that goes
+    down, and what ends a note that was left out, is left out as well.
+    """
+    if len(words) <= room:
+        return list(words)
+    first = len(words) - room + 1  # one is for the loudness
+    first = next((place for place in range(first, len(words)) if words[place].startswith("on")), len(words))
+    loud = next((word for word in reversed(words[:first]) if word.startswith("loud")), None)
+    kept = [loud] if loud is not None and first < len(words) else []
+    down: set[int] = set()
+    for word in words[first:]:
+        kind, value = MEANING[word]
+        if kind == "off" and value not in down:
+            continue
+        if kind == "on":
+            down.add(value)
+        kept.append(word)
+    return kept
+
+
 def _on_grid(notes: Iterable[Note]) -> list[tuple[int, int, int, int]]:
     """(start, end, pitch, level) in units of 10 ms; no key is down twice at a time."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}

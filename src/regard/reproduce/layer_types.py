@@ -156,7 +156,7 @@ def _block_places(x_BTD: Tensor, missing: int) -> tuple[Places, Places]:
     segments_BT = F.pad(whole.segments_or_ones(), (REACH, REACH + missing))
     keys = [each.unfold(1, 3 * REACH, REACH).flatten(0, 1) for each in (positions_BT, segments_BT)]
     queries = [each[:, REACH : 2 * REACH] for each in keys]
-    return Places(*queries), Places(*keys)
+    return Places(queries[0], queries[1]), Places(keys[0], keys[1])
 
 
 TABLE: tuple[type[LayerType], ...] = (SelfAttention, Recurrent, Convolutional, DilatedConvolutional, Restricted)
