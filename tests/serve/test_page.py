@@ -488,6 +488,7 @@ def test_walking_by_arrow_keys_and_following_a_word(visit: Opener) -> None:
     page.locator(".word-chip").nth(1).click()
     expect(page.locator(".word-chip").nth(1)).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".step h2")).to_have_text("Softmax")
+    expect(page.locator(".walk-body")).to_have_attribute("aria-busy", "false")  # an answer on its way draws anew
     numbers = page.locator(".numbers").inner_text().replace("−", "-").split()[1:]
     assert sum(map(float, numbers)) == pytest.approx(1, abs=0.01)
     page.locator(".step .cells").focus()

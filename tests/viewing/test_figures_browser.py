@@ -70,4 +70,4 @@ def test_keys_pointer_and_readout(page: Any) -> None:
     page.locator("#kinds input[value=encoder]").check()
     page.wait_for_function("document.querySelector('h2').textContent.startsWith('Encoder')")
     page.locator("summary").click()
-    assert page.locator("#sentences-in-words tr").count() == len(READ)
+    page.wait_for_function(f"document.querySelectorAll('#sentences-in-words tr').length === {len(READ)}")
