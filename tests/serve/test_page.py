@@ -76,6 +76,13 @@ def visit(browser: Browser, server: Running, faults: list[str]) -> Iterator[Open
     assert [fault for fault in found if not any(re.search(known, fault) for known in faults)] == []
 
 
+def walk_through(page: Page, text: str) -> None:
+    """Type a text, and wait until it is what is walked through: answers to what stood there before draw, too."""
+    with page.expect_response(lambda found: "/api/walk" in found.url and text in found.request.post_data_json["text"]):
+        labelled(page, "Text").fill(text)
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
 def labelled(page: Page, name: str) -> Locator:
     return page.get_by_label(name, exact=True)
 
@@ -475,7 +482,7 @@ def test_the_end_of_a_text_is_neither_appended_nor_in_the_way(visit: Opener) -> 
 
 def test_walking_by_arrow_keys_and_following_a_word(visit: Opener) -> None:
     page = visit("walk")
-    labelled(page, "Text").fill("seven eight")
+    walk_through(page, "seven eight")
     steps = page.locator(".steps button")
     expect(page.locator(".word-chip")).not_to_have_count(0)
     expect(page.locator(".step h2")).to_have_text("Embedding")
@@ -500,7 +507,7 @@ def test_walking_by_arrow_keys_and_following_a_word(visit: Opener) -> None:
 
 def test_a_gpt_shows_what_it_kept_and_what_it_computed(visit: Opener) -> None:
     page = visit("walk", "babble")
-    labelled(page, "Text").fill("seven")
+    walk_through(page, "seven")
     page.locator(".steps button").filter(has_text="Query").click()
     count = page.locator(".cache-words span").count()
     expect(page.locator(".cache-words .kept")).to_have_count(count - 1)
@@ -512,7 +519,7 @@ def test_a_gpt_shows_what_it_kept_and_what_it_computed(visit: Opener) -> None:
 
 def test_every_language_tells_the_numbers_of_the_walk(visit: Opener, server: Running) -> None:
     page = visit("walk", "babble")
-    labelled(page, "Text").fill("seven")
+    walk_through(page, "seven")
     steps = ask(server, "walk", model="babble", text="seven")["steps"]
     (kept,) = [step for step in steps if step["id"] == "qkv"]
     (scale,) = [step for step in steps if step["id"] == "scale"]
@@ -531,16 +538,11 @@ def test_every_language_tells_the_numbers_of_the_walk(visit: Opener, server: Run
 
 def test_the_last_label_of_a_table_has_room(visit: Opener) -> None:
     page = visit("walk")
-    labelled(page, "Text").fill("seven eight nine " * 6)
+    walk_through(page, "seven eight nine " * 6)
     page.locator(".steps button").filter(has_text="Softmax").click()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
-    label, frame = (
-        page.locator(".column-labels span").last.bounding_box(),
-        page.locator(".step .scroller").bounding_box(),
-    )
-    assert label is not None
-    assert frame is not None
-    assert label["x"] + label["width"] <= frame["x"] + frame["width"]
+    right = "(place) => [...document.querySelectorAll(place)].at(-1).getBoundingClientRect().right"
+    assert page.evaluate(right, ".column-labels span") <= page.evaluate(right, ".step .scroller")
 
 
 # ---- inside
