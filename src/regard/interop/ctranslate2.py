@@ -19,7 +19,7 @@ from regard.engines.loading import LIMIT
 from regard.errors import UsageError
 from regard.files import write_file
 from regard.folder import RECIPE, TOKENIZER, Loaded
-from regard.layers.attention import Attention
+from regard.interop.weights import as_trained
 from regard.layers.block import DecoderLayer, EncoderLayer, Residual
 from regard.layers.feedforward import FeedForward
 from regard.models.build import ModelSettings
@@ -65,10 +65,7 @@ def write(loaded: Loaded, folder: Path, numbers: Numbers = "float32") -> None:
             "Use --to onnx, or train a model without."
         )
     _needed()
-    model = loaded.model
-    assert isinstance(model, Transformer | GPT)
-    if any(isinstance(module, Attention) and module.joint is not None for module in model.modules()):
-        raise UsageError("export: needs a model as it was trained, but this one was converted to a precision.")
+    model = as_trained(loaded)
     spec = _transformer(model, loaded.tokenizer) if isinstance(model, Transformer) else _gpt(model, loaded.tokenizer)
     spec.config.layer_norm_epsilon = model.settings.norm_epsilon
     spec.config.add_attribute(LIMIT, model.settings.limit or POSITIONS)

@@ -28,6 +28,7 @@ from regard.engines.onnx import DECODER, ENCODER, NUMBERS
 from regard.errors import UsageError
 from regard.files import write_file
 from regard.folder import RECIPE, TOKENIZER, Loaded
+from regard.interop.weights import as_trained
 from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, EncoderLayer, Residual
 from regard.layers.embedding import Embedding
@@ -64,10 +65,7 @@ def write(loaded: Loaded, folder: Path, numbers: Numbers = "float32") -> None:
             "Use the model with Regard itself, or train one without."
         )
     _needed()
-    model = loaded.model
-    assert isinstance(model, Transformer | GPT)
-    if any(isinstance(module, Attention) and module.joint is not None for module in model.modules()):
-        raise UsageError("export: needs a model as it was trained, but this one was converted to a precision.")
+    model = as_trained(loaded)
     if isinstance(model, Transformer):
         _encoder(model).save(folder / ENCODER)
         _decoder(model, model.decoder_layers, numbers).save(folder / DECODER)

@@ -17,16 +17,28 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from regard.errors import UsageError
+from regard.folder import Loaded
 from regard.interop.tensors import Tensors
+from regard.layers.attention import Attention
 from regard.layers.positions import SinusoidalPositions
-from regard.models.gpt import GPTSettings
-from regard.models.transformer import StackSettings, TransformerSettings
+from regard.models.gpt import GPT, GPTSettings
+from regard.models.transformer import StackSettings, Transformer, TransformerSettings
 
 State = dict[str, Tensor]
 PARTS = ("weight", "bias")
 
 
 # ---- GPT-2
+
+
+def as_trained(loaded: Loaded) -> Transformer | GPT:
+    """The model, if its weights are those it was trained with; a precision lays them out otherwise."""
+    model = loaded.model
+    assert isinstance(model, Transformer | GPT)
+    if any(isinstance(module, Attention) and module.joint is not None for module in model.modules()):
+        raise UsageError("export: needs a model as it was trained, but this one was converted to a precision.")
+    return model
 
 
 def gpt2_in(theirs: Tensors, settings: GPTSettings, vocabulary: int) -> State:
