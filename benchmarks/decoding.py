@@ -9,8 +9,9 @@ almost no chance, so that all do equal work. On a CPU, lengths are spread as in 
 60 tokens, 27 in the mean, and batches of 32 sentences of one length each. On a GPU they are 25.
 
 `same` says how many of the texts are the same as ours, token for token; of a beam, all of its texts together. Speeds
-are in target tokens a second, the best of several turns, and the competitors take turns: on a busy machine look at the
-ratios, on a quiet one at the speeds. For real text and every engine, see `benchmarks.engines`.
+are in target tokens a second, the best of several turns, and the competitors take turns, on a CPU each in a process of
+its own: on a busy machine look at the ratios, on a quiet one at the speeds. For real text and every engine, see
+`benchmarks.engines`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import importlib.util
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import engines
+from benchmarks.apart import Apart
 from regard.batch import Specials, Tokens
 from regard.decoding.fast import search
 from regard.decoding.likeliest import likeliest
@@ -97,6 +99,7 @@ def language_models() -> tuple[GPT, Any]:
 
 Texts = list[list[list[int]]]  # of each sentence the texts of its beam, best first
 Writer = Callable[[Tensor, int], Texts]
+TimedWriter = Callable[[Tensor, int], tuple[float, Texts]]
 
 
 def our_search(model: Transformer, plain: bool = False) -> Writer:
@@ -120,7 +123,7 @@ def their_generate(model: Any) -> Writer:
     return write
 
 
-def ctranslate2_search(theirs: Any, folder: str, precision: str, threads: int) -> Writer:
+def ctranslate2_search(folder: str, precision: str, threads: int) -> Writer:
     """CTranslate2 with transformers' weights; words are their numbers."""
     import ctranslate2
 
@@ -164,18 +167,26 @@ class Row:
     same: dict[str, float] = field(default_factory=dict)
 
 
-def clock(work: Callable[[], Any], cuda: bool) -> tuple[float, Any]:
-    if cuda:
-        torch.cuda.synchronize()
+def clock(work: Callable[[], Any]) -> tuple[float, Any]:
+    """How long the GPU works on something."""
+    torch.cuda.synchronize()
     begin = time.perf_counter()
     found = work()
-    if cuda:
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
     return time.perf_counter() - begin, found
 
 
+def on_clock(write: Writer) -> TimedWriter:
+    return lambda source_BS, beam: clock(lambda: write(source_BS, beam))
+
+
 def translate(
-    writers: dict[str, Writer], device: str, rows: int, beam: int, seconds: float, lengths: tuple[int, ...] = (LENGTH,)
+    writers: Mapping[str, TimedWriter],
+    device: str,
+    rows: int,
+    beam: int,
+    seconds: float,
+    lengths: tuple[int, ...] = (LENGTH,),
 ) -> Row:
     """Each in turn, until the time is over; each writes at least twice after one for warming up."""
     draw = torch.Generator().manual_seed(rows)
@@ -190,7 +201,7 @@ def translate(
     while time.perf_counter() - begin < seconds or not best:
         for number, source_BS in enumerate(sources):
             for name, write in writers.items():
-                took, texts[name][number] = clock(lambda: write(source_BS, beam), device == "cuda")  # noqa: B023
+                took, texts[name][number] = write(source_BS, beam)
                 best[name, number] = min(took, best.get((name, number), took))
     spent = {name: sum(best[name, number] for number in range(len(sources))) for name in writers}
     row = Row(f"{rows} × beam {beam}", {name: rows * sum(lengths) / took for name, took in spent.items()})
@@ -228,7 +239,7 @@ def generate(ours: Any, theirs: Any, device: str, rows: int, turns: int) -> Row:
     for name, write in writers.items():
         for _ in range(2 if name == "regard" else 1):
             write(WRITTEN)
-        best = min(clock(lambda write=write: write(WRITTEN), device == "cuda")[0] for _ in range(turns))  # type: ignore[misc]
+        best = min(clock(lambda write=write: write(WRITTEN))[0] for _ in range(turns))  # type: ignore[misc]
         row.speeds[name] = rows * WRITTEN / best
     return row
 
@@ -299,14 +310,19 @@ def on_gpu(seconds: float) -> None:
     rows: list[Row] = []
     ours, theirs = translators()
     exact = translate(
-        {"regard fp32": our_search(ours.cuda()), "transformers fp32": their_generate(theirs.cuda())},
+        {
+            "regard fp32": on_clock(our_search(ours.cuda())),
+            "transformers fp32": on_clock(their_generate(theirs.cuda())),
+        },
         "cuda", 4, 4, 0.0,
     )  # fmt: skip
     print(f"in fp32, {exact.name}: same texts {exact.same['transformers fp32']:.0%}", flush=True)
     convert(ours, "bf16")
     theirs.to(torch.bfloat16)
-    writers = {"regard": our_search(ours), "regard, plain": our_search(ours, plain=True)}
-    writers["transformers"] = their_generate(theirs)
+    writers = {
+        "regard": on_clock(our_search(ours)), "regard, plain": on_clock(our_search(ours, plain=True)),
+        "transformers": on_clock(their_generate(theirs)),
+    }  # fmt: skip
     for sentences, beam in ((1, 1), (1, 4), (64, 4), (256, 4)):
         rows.append(translate(writers, "cuda", sentences, beam, seconds))
         show(rows[-1:])
@@ -322,23 +338,35 @@ def on_gpu(seconds: float) -> None:
     show(rows)
 
 
-@torch.inference_mode()
-def on_cpu(seconds: float, threads: int) -> None:
+WRITERS = ("regard fp32", "regard int8", "transformers", "CTranslate2 float32", "CTranslate2 int8")
+
+
+def writer(name: str, threads: int, folder: str) -> Writer:
+    """One of the `WRITERS`, in a process of its own."""
     torch.set_num_threads(threads)
-    print(f"  {threads} threads; load {os.getloadavg()[0]:.1f} before the start")
+    torch.set_grad_enabled(False)
+    who, _, precision = name.partition(" ")
+    if who == "CTranslate2":
+        return ctranslate2_search(folder, precision, threads)
     ours, theirs = translators()
-    int8 = Transformer(ours.settings, VOCABULARY)
-    int8.load_state_dict(ours.state_dict())
-    convert(ours, "fp32")
-    convert(int8, "int8")
-    writers = {"regard fp32": our_search(ours), "regard int8": our_search(int8), "transformers": their_generate(theirs)}
+    if who == "transformers":
+        return their_generate(theirs)
+    convert(ours, precision)  # type: ignore[arg-type]
+    return our_search(ours)
+
+
+def on_cpu(seconds: float, threads: int) -> None:
+    print(f"  {threads} threads; load {os.getloadavg()[0]:.1f} before the start")
+    names = [name for name in WRITERS if importlib.util.find_spec(name.split()[0].lower())]
     with tempfile.TemporaryDirectory() as folder:
-        if importlib.util.find_spec("ctranslate2") is not None:
-            to_ctranslate2(theirs, folder)
-            for precision, name in (("float32", "CTranslate2 fp32"), ("int8", "CTranslate2 int8")):
-                writers[name] = ctranslate2_search(theirs, folder, precision, threads)
+        if any("CTranslate2" in name for name in names):
+            to_ctranslate2(translators()[1], folder)
+        apart = {name: Apart(writer, name, threads, folder) for name in names}
+        timed = {name: lambda *work, one=one: one(*work)[::2] for name, one in apart.items()}  # type: ignore[misc]
         sizes = ((1, 1, SPREAD), (1, 4, SPREAD), (32, 4, BATCHED))
-        rows = [translate(writers, "cpu", count, beam, seconds, lengths) for count, beam, lengths in sizes]
+        rows = [translate(timed, "cpu", count, beam, seconds, lengths) for count, beam, lengths in sizes]
+        for one in apart.values():
+            one.close()
     show(rows)
     for row in rows:
         if "CTranslate2 int8" in row.speeds:

@@ -4,10 +4,10 @@
     python -m benchmarks.engines --model FOLDER                       the test lines of the model's own corpus
 
 The model is exported for each engine. Then all translate the same lines by the recipe's search, one line at a time and
-32 at a time, and take turns. Regard's engines run as `regard translate` runs them, with the patience that the proof of
-an export has. Beside them stand CTranslate2 as one would call it without Regard, with the same tokenizer, but its own
-penalty and its own time to stop; and transformers' `generate`. The last column counts lines that the first engine
-translates in the same way.
+32 at a time; they take turns, each in a process of its own. Regard's engines run as `regard translate` runs them, with
+the patience that the proof of an export has. Beside them stand CTranslate2 as one would call it without Regard, with
+the same tokenizer, but its own penalty and its own time to stop; and transformers' `generate`. The last column counts
+lines that the first engine translates in the same way.
 
 Speeds are target tokens a second, cutting and joining text included: the best of several turns for each batch, summed.
 Look at the load first; on a busy machine `--cpu` counts processor time instead, which is right for one thread only.
@@ -19,7 +19,6 @@ import argparse
 import importlib.util
 import os
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,51 +28,73 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 import regard
+from benchmarks.apart import Apart
 from regard import folder
-from regard.api import Model
+from regard.batch import Tokens
 from regard.data.corpus import open_corpus, read_lines
 from regard.decoding.search import SearchSettings
 from regard.interop import ctranslate2, onnx
 from regard.interop.export import write_huggingface
 
 Translate = Callable[[Sequence[str]], list[str]]
+Engine = Apart[[Sequence[str]], list[str]]
 BATCHES = (1, 32)
 
 
-def engines(place: Path, work: Path, threads: int, search: SearchSettings, only: Sequence[str]) -> dict[str, Translate]:
+def engines(place: Path, work: Path, threads: int, search: SearchSettings, only: Sequence[str]) -> dict[str, Engine]:
     """Everybody who can translate with this model, by name; the first is what others are compared with."""
     loaded = folder.load_folder(place, torch.device("cpu"))
-    writers: dict[str, Callable[[], Translate]] = {
-        "torch fp32": lambda: _ours(regard.load(place), search),
-        "torch int8": lambda: _ours(regard.load(place, precision="int8"), search),
+    makers: dict[str, tuple[Callable[..., Translate], Path]] = {
+        "torch fp32": (_any, place),
+        "torch int8": (_int8, place),
     }
     for numbers in ("float32", "int8"):
         if not ctranslate2.lacking(loaded.recipe.model):
-            into = work / f"ct2-{numbers}"
-            into.mkdir()
+            into = _new(work / f"ct2-{numbers}")
             ctranslate2.write(loaded, into, numbers)  # type: ignore[arg-type]
-            writers[f"ctranslate2 {numbers}"] = lambda into=into: _ours(regard.load(into), search)  # type: ignore[misc]
-            writers[f"(CTranslate2 {numbers})"] = lambda into=into: _direct(into, loaded, threads, search)  # type: ignore[misc]
+            makers[f"ctranslate2 {numbers}"] = _any, into
+            makers[f"(CTranslate2 {numbers})"] = _direct, into
         if not onnx.lacking(loaded.recipe.model):
-            into = work / f"onnx-{numbers}"
-            into.mkdir()
+            into = _new(work / f"onnx-{numbers}")
             onnx.write(loaded, into, numbers)  # type: ignore[arg-type]
-            writers[f"onnx {numbers}"] = lambda into=into: _ours(regard.load(into), search)  # type: ignore[misc]
+            makers[f"onnx {numbers}"] = _any, into
     if importlib.util.find_spec("transformers") is not None:
-        writers["(transformers)"] = lambda: _transformers(loaded, work / "hf", search)
-    return {name: make() for name, make in writers.items() if not only or any(each in name for each in only)}
+        into = _new(work / "hf")
+        write_huggingface(loaded, into)
+        makers["(transformers)"] = _transformers, into
+    return {
+        name: Apart(make, path, place, threads, search) for name, (make, path) in makers.items()
+        if not only or any(each in name for each in only)
+    }  # fmt: skip
 
 
-def _ours(model: Model, search: SearchSettings) -> Translate:
+def _new(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+# ---- each of these runs in a process of its own, and gets: its files, the model, threads, the search
+
+
+def _any(path: Path, _: Path, threads: int, search: SearchSettings) -> Translate:
+    """Regard, with the engine that the files are for."""
+    torch.set_num_threads(threads)
+    model = regard.load(path)
     return lambda lines: model.translate(lines, search)
 
 
-def _direct(place: Path, loaded: folder.Loaded, threads: int, search: SearchSettings) -> Translate:
+def _int8(path: Path, _: Path, threads: int, search: SearchSettings) -> Translate:
+    torch.set_num_threads(threads)
+    model = regard.load(path, precision="int8")
+    return lambda lines: model.translate(lines, search)
+
+
+def _direct(path: Path, place: Path, threads: int, search: SearchSettings) -> Translate:
     """CTranslate2 without Regard around it; the tokenizer is the same."""
     import ctranslate2 as library
 
-    translator = library.Translator(str(place), inter_threads=1, intra_threads=threads)
-    tokenizer = loaded.tokenizer
+    translator = library.Translator(str(path), inter_threads=1, intra_threads=threads)
+    tokenizer = folder.Tokenizer.load(place / folder.TOKENIZER)
     numbers = {word: number for number, word in enumerate(tokenizer.tokens)}
 
     def translate(lines: Sequence[str]) -> list[str]:
@@ -87,19 +108,19 @@ def _direct(place: Path, loaded: folder.Loaded, threads: int, search: SearchSett
     return translate
 
 
-def _transformers(loaded: folder.Loaded, place: Path, search: SearchSettings) -> Translate:
+def _transformers(path: Path, place: Path, threads: int, search: SearchSettings) -> Translate:
     import transformers
 
+    torch.set_num_threads(threads)
     transformers.utils.logging.set_verbosity_error()
-    place.mkdir()
-    write_huggingface(loaded, place)
-    model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(place, dtype=torch.float32).eval()
-    specials, tokenizer = loaded.tokenizer.specials, loaded.tokenizer
+    model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(path, dtype=torch.float32).eval()
+    tokenizer = folder.Tokenizer.load(place / folder.TOKENIZER)
+    specials = tokenizer.specials
 
     @torch.inference_mode()
     def translate(lines: Sequence[str]) -> list[str]:
         ids = [[*some, specials.end] for some in tokenizer.source.encode_all(lines)]
-        source = regard.batch.Tokens.padded(ids, specials.padding)  # type: ignore[attr-defined]
+        source = Tokens.padded(ids, specials.padding)
         found = model.generate(
             input_ids=source.ids_BT, attention_mask=source.places.segments_or_ones(), num_beams=search.beam,
             do_sample=False, length_penalty=search.alpha, max_new_tokens=max(map(len, ids)) + search.extra_length,
@@ -115,7 +136,7 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 
 def measure(
-    translators: dict[str, Translate], lines: Sequence[str], size: int, turns: int, clock: Callable[[], float]
+    translators: dict[str, Engine], lines: Sequence[str], size: int, turns: int, cpu: bool
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
     """Seconds of each over all lines, `size` at a time, and what it wrote."""
     seconds = dict.fromkeys(translators, 0.0)
@@ -127,9 +148,8 @@ def measure(
         best: dict[str, float] = {}
         for turn in range(turns):
             for name, translate in translators.items():
-                begin = clock()
-                found = translate(batch)
-                took = clock() - begin
+                *clocks, found = translate(batch)
+                took = clocks[cpu]
                 best[name] = min(took, best.get(name, took))
                 if not turn:
                     texts[name] += found
@@ -143,7 +163,9 @@ def quality(place: Path, sources: Sequence[str], references: Sequence[str], name
     with tempfile.TemporaryDirectory() as work:
         search = folder.read_recipe(place).search
         translators = engines(place, Path(work), torch.get_num_threads(), search, names)
-        scores = {name: _bleu(translate(sources), references) for name, translate in translators.items()}
+        scores = {name: _bleu(translate(sources)[-1], references) for name, translate in translators.items()}
+        for one in translators.values():
+            one.close()
     first = next(iter(scores.values()))
     for name, score in scores.items():
         print(f"{name:22} BLEU {score:6.2f}  ({score - first:+.2f})")
@@ -185,8 +207,9 @@ def main() -> None:
     print(f"{len(sources)} lines, beam {search.beam}, {chosen.threads} threads, load {os.getloadavg()[0]:.1f} before")
     with tempfile.TemporaryDirectory() as work:
         translators = engines(chosen.model, Path(work), chosen.threads, search, chosen.only)
-        clock = time.process_time if chosen.cpu else time.perf_counter
-        measured = [measure(translators, sources, size, chosen.turns, clock) for size in BATCHES]
+        measured = [measure(translators, sources, size, chosen.turns, chosen.cpu) for size in BATCHES]
+        for one in translators.values():
+            one.close()
     print(
         f"{'tokens a second':24}"
         + "".join(f"{f'{size} at a time':>16}" for size in BATCHES)
