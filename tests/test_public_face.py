@@ -32,8 +32,8 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     found = getattr(regard, name)
     assert inspect.getdoc(found)
     assert found.__name__ == name
-    for member, value in vars(found).items() if inspect.isclass(found) else ():
-        if inspect.isfunction(value) and not member.startswith("_"):
+    for member, value in inspect.getmembers(found, inspect.isfunction) if inspect.isclass(found) else ():
+        if not member.startswith("_"):
             assert inspect.getdoc(value), f"{name}.{member}"
 
 

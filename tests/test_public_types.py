@@ -63,8 +63,8 @@ def test_the_public_signatures_are_these() -> None:
 
 
 def test_every_public_function_says_its_types() -> None:
-    for name, method in vars(regard.Model).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
+    for name, method in inspect.getmembers(regard.Model, inspect.isfunction):
+        if not name.startswith("_"):
             signature = inspect.signature(method)
             bare = [each.name for each in signature.parameters.values()
                     if each.annotation is inspect.Parameter.empty and each.name != "self"]  # fmt: skip

@@ -1,0 +1,37 @@
+"""The model that `regard.load` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard import folder
+from regard.api.generating import Generating
+from regard.api.labelling import Labelling
+from regard.api.measuring import Measuring
+from regard.api.seeing import Seeing
+from regard.api.translating import Translating
+from regard.api.verifying import Verifying
+from regard.decoding.ensemble import Average, Ensemble
+from regard.errors import UsageError
+
+
+class Model(Measuring, Translating, Generating, Labelling, Verifying, Seeing):
+    """A trained model, ready to use: a translator, a language model, or one that gives labels."""
+
+    def together(self, others: Sequence[Model], average: Average = "log") -> Model:
+        """An ensemble of this model and others, which need its target vocabulary and nothing else in common.
+
+        `log` averages their log-probabilities, so that a token must please every model; `probability` their
+        probabilities, so that it is enough to please one.
+        """
+        everyone = [self, *others]
+        words = self.tokenizer.labels(range(self.tokenizer.size))
+        for other in others:
+            if other.tokenizer.labels(range(other.tokenizer.size)) != words:
+                raise UsageError(
+                    f"ensemble: all models must share a target vocabulary, but `{other.recipe.name}` has another than "
+                    f"`{self.recipe.name}`. Choose models that were trained with one tokenizer."
+                )
+        network = Ensemble([model.network for model in everyone], average).eval()
+        loaded = folder.Loaded(self.recipe, self.tokenizer, network)
+        return Model(loaded, readers=[model.tokenizer for model in everyone])

@@ -1,0 +1,108 @@
+"""Texts, documents and words: what a model that translates does with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from regard.api.base import Base, must_be_pairs, must_be_texts
+from regard.decoding.search import SearchSettings
+from regard.documents.document import Document, translated
+from regard.documents.placing import Links
+from regard.documents.reading import read_file
+from regard.evaluation.alignment import Link, choose, word_attention
+from regard.exploring import inside
+from regard.files import destination, write_file
+from regard.translation.alignment import aligning_attention
+from regard.translation.translator import Options, Progress, Translation
+
+
+class Translating(Base):
+    """What a model that translates can do."""
+
+    def translate(
+        self, texts: Sequence[str], search: SearchSettings | None = None, language: str | None = None
+    ) -> list[str]:
+        """The best translation of each text, in order; a model that knows several languages needs the target's.
+
+        An empty text stays empty.
+        """
+        return [found[0].text for found in self.translations(texts, search, options=Options(language=language))]
+
+    def translations(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings | None = None,
+        progress: Progress | None = None,
+        options: Options | None = None,
+    ) -> list[list[Translation]]:
+        """The `search.nbest` best translations of each text, best first.
+
+        A text of more than 512 tokens, or of more than `options` or the model allow, is cut at sentence ends, and its
+        translation joined from theirs. `progress` is called with the numbers of texts and of target tokens done
+        since the last call.
+        """
+        self.must_translate("translate")
+        must_be_texts("translate", texts)
+        if search is None:
+            search = self.recipe.search
+            if options is not None and options.samples:  # what is drawn has a length, and nothing else of a search
+                search = SearchSettings(extra_length=search.extra_length)
+        return self._translator.translations(texts, search, options, progress)
+
+    def translate_document(
+        self,
+        file: str | Path,
+        out: str | Path,
+        search: SearchSettings | None = None,
+        options: Options | None = None,
+        form: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Translate a document (.txt, .srt, .html, .docx, .tmx) into the file `out`, in the same form."""
+        self.must_translate("translate")
+        destination(Path(out))  # before the work, not after it
+        document = self.read_document(file, form, options)
+
+        if document.form == "tmx" and options is not None and not self.tokenizer.source.languages:
+            options = replace(options, language=None)  # it names the language in the file; the model knows only one
+
+        def translate(texts: list[str]) -> list[str]:
+            return [found[0].text for found in self.translations(texts, search, progress, options)]
+
+        write_file(Path(out), translated(document, translate, self.word_links))
+
+    def read_document(self, file: str | Path, form: str | None = None, options: Options | None = None) -> Document:
+        """A document to translate, by its name's ending or in the form that is given."""
+        known = inside.languages(self).target
+        asked = None if options is None else options.language
+        return read_file(Path(file), form, asked or (known[0] if len(known) == 1 else None))
+
+    def word_links(self, sources: Sequence[str], targets: Sequence[str]) -> list[Links | None] | None:
+        """Which words of texts and their translations belong together, (source, target); None where it cannot say.
+
+        By the mean over the heads of the last decoder layer but one, so that a text's links do not depend on others.
+        """
+        limit = self._translator.limit or math.inf
+        lengths = zip(self.tokenizer.source.encode_all(sources), self.tokenizer.encode_all(targets), strict=True)
+        short = [place for place, (ours, theirs) in enumerate(lengths) if max(len(ours), len(theirs)) < limit]
+        if not short or aligning_attention(self.network) is None or self.tokenizer.source.languages:
+            return None
+        some = [sources[place] for place in short], [targets[place] for place in short]
+        found = word_attention(self.network, self.tokenizer, *some)
+        layer = max(1, max(int(name.partition(".")[0]) for name in found[0].names) - 1)
+        name = f"{layer}.mean" if f"{layer}.mean" in found[0].names else f"{layer}.1"
+        links = {place: [(link.source, link.target) for link in each.links(name)]
+                 for place, each in zip(short, found, strict=True)}  # fmt: skip
+        return [links.get(place) for place in range(len(sources))]
+
+    def align(self, sources: Sequence[str], targets: Sequence[str], head: str | None = None) -> list[list[Link]]:
+        """Which word of each target belongs to which of its source, by one attention (LAYER.HEAD) or the best."""
+        self.must_translate("align")
+        self._must_read_alike("align")
+        must_be_pairs("align", sources, targets)
+        attention = word_attention(self.network, self.tokenizer, sources, targets)
+        name = head or choose(attention, sources, targets).name
+        return [pair.links(name) for pair in attention]
