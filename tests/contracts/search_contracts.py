@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.batch import Batch, Specials, Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.penalties import attentions_to_source
 from regard.decoding.sampling import Sample, SamplingSettings, sample
 from regard.decoding.scoring import score_texts
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
@@ -187,6 +188,19 @@ def company_does_not_matter(model: Model, case: Case) -> None:
         same_hypotheses(searched(model, part, settings, extra), [found[row] for row in rows])
         again = sampled(model, part, drawing, [seeds[row] for row in rows], extra)
         same_samples(again, [drawn[row] for row in rows])
+
+
+def a_beginning_is_read_in_one_go_or_token_by_token(model: Model, case: Case) -> None:
+    """A text is the same whether its beginning is read at once or, beside a text that begins freely, bit by bit."""
+    settings = (PLAIN, GREEDY, BUSY)[case.seed % 3]
+    if attentions_to_source(model) and case.seed % 2:
+        settings = replace(settings, coverage=0.4)
+    for row, target in enumerate(case.targets):
+        asked = Constraints(prefix=target[1:])
+        (at_once,) = beam_search(model, case.select([row]).source(), SPECIALS, settings, [asked])
+        beside = beam_search(model, case.select([row, row]).source(), SPECIALS, settings, [asked, Constraints()])
+        same_hypotheses([at_once], beside[:1])
+        assert all(each.tokens[: len(asked.prefix)] == asked.prefix for each in at_once)
 
 
 def _companies(case: Case) -> list[tuple[list[int], int]]:

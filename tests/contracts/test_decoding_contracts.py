@@ -18,6 +18,7 @@ from .zoo import ZOO, Entry
 
 DECODING: list[Contract] = [
     search_contracts.company_does_not_matter,
+    search_contracts.a_beginning_is_read_in_one_go_or_token_by_token,
     search_contracts.what_is_written_scores_what_was_said,
     search_contracts.a_model_with_itself_is_itself,
 ]

@@ -27,8 +27,9 @@ from torch import Tensor
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
 from regard.decoding import penalties
 from regard.decoding.beams import Candidates, Ended, Pool, continuations, diverse_continuations
+from regard.decoding.beginnings import TOKENS_AT_A_TIME, chances, searched_together
 from regard.decoding.constraints import Banned, Constraints, Lengths, NoRepeat, Prefixed, Rule
-from regard.decoding.ensemble import Sources
+from regard.decoding.ensemble import Sources, select_rows
 from regard.decoding.penalties import Coverage, Penalty
 from regard.decoding.required import Required
 from regard.errors import DataError, UsageError
@@ -115,7 +116,8 @@ def beam_search(
     """For each source row its `nbest` best hypotheses, best first.
 
     `constraints` has one entry a row. A language model has no source: there `constraints` says how many rows there
-    are, and a text has at most `extra_length` tokens after its prefix. `watch` sees every round.
+    are, and a text has at most `extra_length` tokens after its prefix. `watch` sees every round; what all texts of a
+    batch begin with takes none, since the model reads it in one go.
     """
     if source is None and constraints is None:
         raise UsageError(
@@ -130,7 +132,19 @@ def beam_search(
         )
     if not sentences:
         return []
-    return _Search(model, source, specials, settings, constraints or [Constraints()] * sentences).run(watch)
+    asked = constraints or [Constraints()] * sentences
+    limits = _limits(model, source, specials, settings, asked)
+    results: list[list[Hypothesis]] = [[] for _ in asked]
+    for rows in searched_together(asked):
+        part = source
+        if source is not None and len(rows) < sentences:
+            part = select_rows(source, torch.tensor(rows, device=source.ids_BT.device))
+        search = _Search(model, part, specials, settings, [asked[row] for row in rows], [limits[row] for row in rows])
+        for row, found in zip(rows, search.run(watch), strict=True):
+            results[row] = found
+            if not found:
+                raise search.nothing_found(row)
+    return results
 
 
 class _Search:
@@ -143,12 +157,12 @@ class _Search:
         specials: Specials,
         settings: SearchSettings,
         constraints: Sequence[Constraints],
+        limits: list[int],
     ) -> None:
         self.model, self.specials, self.settings = model, specials, settings
         self.groups, self.beams = settings.groups, settings.beam // settings.groups
         device = next(model.parameters()).device
-        self.limits = _limits(model, source, specials, settings, constraints)
-        self.longest, self.sentences = max(self.limits), list(range(len(self.limits)))
+        self.limits, self.longest, self.sentences = limits, max(limits), list(range(len(limits)))
         self.limits_B = torch.tensor(self.limits, device=device).repeat_interleave(self.groups)
         rows = len(self.limits_B)
 
@@ -160,24 +174,43 @@ class _Search:
         self.pool = Pool.empty(rows, self.beams, self.longest, device)
         self.scores_BN = torch.zeros(rows, 1, device=device)
         self.written_BNL = torch.zeros(rows, 1, self.longest, dtype=torch.long, device=device)
-        self.last_R1 = torch.full((rows, 1), specials.start, device=device)
+        self.unread_RT = torch.full((rows, 1), specials.start, device=device)
         self.results: list[list[Hypothesis]] = [[] for _ in constraints]
+        self.known = min(len(each.prefix) for each in constraints)
+        if self.known:
+            self._begin(source, [each.prefix[: self.known] for each in constraints])
 
     def run(self, watch: Watch | None = None) -> list[list[Hypothesis]]:
-        """The hypotheses of every sentence."""
+        """The hypotheses of every sentence; of one that has none, `nothing_found` says why."""
         with self.coverage or nullcontext():
-            for length in range(1, self.longest + 1):
-                logits_RV, self.state = self.model.step(self.last_R1, self.state)
-                candidates = self._candidates(logits_RV, length)
+            for length in range(self.known + 1, self.longest + 1):
+                candidates = self._candidates(self._read(), length)
                 if watch is not None:
                     watch(candidates)
                 self.pool = self.pool.add(self._ended(candidates, length))
                 rows = self._go_on(candidates, length)
                 if not self._leave(rows):
                     break
-        if not all(self.results):
-            raise self._nothing_found(self.results.index([]))
         return self.results
+
+    def _begin(self, source: Tokens | None, beginnings: list[tuple[int, ...]]) -> None:
+        """Write what the text of each sentence begins with, of one length for all."""
+        device = self.scores_BN.device
+        beginning_BT = torch.tensor(beginnings, device=device).repeat_interleave(self.groups, dim=0)
+        self.written_BNL[:, 0, : self.known] = beginning_BT
+        self.unread_RT = torch.cat([self.unread_RT, beginning_BT], dim=1)
+        scores_B = torch.tensor(chances(self.model, source, beginnings, self.specials), device=device)
+        self.scores_BN = scores_B.repeat_interleave(self.groups)[:, None]
+
+    def _read(self) -> Tensor:
+        """Let the model read what is written; the scores of what comes next, [R, V]."""
+        *before, last_RT = self.unread_RT.split(max(1, TOKENS_AT_A_TIME // len(self.unread_RT)), dim=1)
+        for tokens_RT in before:
+            _, self.state = self.model.step(tokens_RT, self.state)
+            if self.coverage is not None:
+                self.coverage.read()
+        logits_RV, self.state = self.model.step(last_RT, self.state)
+        return logits_RV
 
     def _candidates(self, logits_RV: Tensor, length: int) -> Candidates:
         """What each sentence chooses from: the best continuations that no rule forbids."""
@@ -213,7 +246,7 @@ class _Search:
         width = self.scores_BN.shape[1]
         chosen = candidates.going_on(self.specials.end, self.beams)
         self.scores_BN = chosen.scores_BC
-        self.last_R1 = chosen.token_BC.view(-1, 1)
+        self.unread_RT = chosen.token_BC.view(-1, 1)
         if width > 1 or chosen.beam_BC.shape[1] > 1:
             self.written_BNL = self.written_BNL.gather(1, chosen.beam_BC[:, :, None].expand(-1, -1, self.longest))
             if self.coverage is not None:
@@ -268,7 +301,7 @@ class _Search:
         width = self.scores_BN.shape[1]
         self.limits_B, self.pool = self.limits_B[rows_B], self.pool.select(rows_B)
         self.scores_BN, self.written_BNL = self.scores_BN[rows_B], self.written_BNL[rows_B]
-        self.last_R1 = self.last_R1.view(-1, width)[rows_B].view(-1, 1)
+        self.unread_RT = self.unread_RT.view(-1, width)[rows_B].view(-1, 1)
         self.rules = [rule.select(rows_B) for rule in self.rules]
         if self.required is not None:
             self.required = self.required.select(rows_B)
@@ -309,7 +342,8 @@ class _Search:
         real_BS = source.places.segments_or_ones() != PADDING_SEGMENT
         return Coverage(self.model, self.settings.coverage, real_BS.repeat_interleave(self.groups, dim=0))
 
-    def _nothing_found(self, row: int) -> Exception:
+    def nothing_found(self, row: int) -> Exception:
+        """Why there is no text for a sentence, which the caller knows by this number."""
         if self.scores_BN.isnan().any():
             return DataError(
                 f"search: a model must give every sentence a next token, but row {row} got none: its scores "
