@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
@@ -126,6 +128,12 @@ def attention_weights(
 
 def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQK: Tensor | None = None) -> Tensor:
     """softmax(Q·Kᵀ / √d_k + bias)·V in one kernel that never forms the weights: [B, H, Q, E]."""
+    plain = bias_BHQK is None and (visible.allowed_BQK is not None or not visible.is_causal)
+    if plain and query_BHQE.is_cuda and infers() and _kernels_are_here():
+        from regard.layers import few_queries
+
+        if few_queries.serves(query_BHQE, kv.keys_BHKE, kv.values_BHKE):
+            return few_queries.attend(query_BHQE, kv.keys_BHKE, kv.values_BHKE, visible.allowed_BQK)
     mask: Tensor | None = None
     if bias_BHQK is not None:
         mask = bias_BHQK.masked_fill(~visible.dense(bias_BHQK)[:, None], -torch.inf)
@@ -136,3 +144,13 @@ def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQ
     return F.scaled_dot_product_attention(
         query_BHQE, kv.keys_BHKE, kv.values_BHKE, attn_mask=mask, is_causal=visible.is_causal and mask is None
     )
+
+
+def infers() -> bool:
+    """Whether nobody will ask for gradients; compilers cannot look, and join what they read themselves."""
+    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+
+
+@cache
+def _kernels_are_here() -> bool:
+    return torch.version.cuda is not None and find_spec("triton") is not None

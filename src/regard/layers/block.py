@@ -17,10 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
-from regard.layers.attention import Attention, KeyValue
+from regard.layers.attention import Attention, KeyValue, infers
 from regard.layers.dropout import Dropout, threshold
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
@@ -77,7 +76,7 @@ class Residual(nn.Module):
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
         if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
             return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
-        if not (self.pre or self.training) and x_BTD.is_cuda and _infers():
+        if not (self.pre or self.training) and x_BTD.is_cuda and infers():
             from regard.layers.kernels import join_and_norm
 
             return join_and_norm(x_BTD, y_BTD, self.norm.weight, self.norm.bias, self.norm.eps)
@@ -155,8 +154,3 @@ class DecoderLayer(nn.Module):
         x_BTD = self.around_cross_attention.leave(x_BTD, y_BTD)
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
         return self.around_feedforward.leave(x_BTD, y_BTD), DecoderMemory(memory.source, kv)
-
-
-def _infers() -> bool:
-    """Whether nobody will ask for gradients; compilers cannot look, and join what they read themselves."""
-    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
