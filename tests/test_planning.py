@@ -104,6 +104,17 @@ def test_more_processes_share_the_batch_and_the_time() -> None:
     assert f"with FSDP {-(-one.parameters // 4):,} of them" in text
 
 
+def test_the_plan_knows_what_the_optimiser_keeps() -> None:
+    """Adam two numbers for each weight, Muon one for those of its matrices, plain descent none."""
+    wishes = ("adam", "muon", "sgd")
+    plans = {kind: plan(generated_recipe([f"training.optimiser.kind={kind}"]), CPU, None) for kind in wishes}
+    (adam,), (muon,), (descent,) = (plans[kind].holdings for kind in wishes)
+    # One layer on each side: queries, keys, values, outputs once and twice, then the two maps of the feed-forward.
+    matrices = 4 * ((4 + 8) * 16 * 16 + 2 * 2 * 16 * 32)
+    assert (adam.moments, muon.moments, descent.moments) == (2 * adam.weights, 2 * adam.weights - matrices, 0)
+    assert adam.most - muon.most == matrices
+
+
 def test_what_fsdp_gathers_is_a_layer_or_an_embedding() -> None:
     with torch.device("meta"):
         wide, deep = (build(load_recipe("base").model, vocabulary) for vocabulary in (37_000, 100))
@@ -138,7 +149,7 @@ def test_short_numbers(value: float, text: str) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs by a rule of thumb, for tests of the choice itself."""
 
-    def thumb(model: Any, length: int, tokens: int, beams: int) -> tuple[Flops, Memory]:
+    def thumb(model: Any, length: int, tokens: int, beams: int, moments: int) -> tuple[Flops, Memory]:
         parameters = sum(weight.numel() for weight in model.parameters())
         return Flops(length, length, 6 * parameters, 1, 1), Memory(tokens // length, beams, *[4 * parameters] * 7)
 

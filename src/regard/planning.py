@@ -27,6 +27,7 @@ from regard.models.interface import SequenceModel
 from regard.recipe import LABELLING, Recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.status import clock
+from regard.training.optim import state_bytes
 from regard.viewing.costs import SENTENCE, count
 
 # Of the speed of products alone, as training reaches it: on the H200 half with the compiled base model, on cores of a
@@ -194,7 +195,8 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)
     length = _row_length(recipe, size)
-    flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam)
+    moments = state_bytes(model, recipe.training.optimiser)
+    flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
     seconds = recipe.batch.tokens * flops.training_token / (SHARE[machine.device] * speed) / world
     sides = 2 if model.reads_source else 1
@@ -202,7 +204,7 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
         Holding("1 process", alone.weights, alone.gradients, alone.moments, 0, alone.activations, alone.training)
     ]
     if world > 1:
-        _, share = count(model, length, max(length, recipe.batch.tokens // world), recipe.search.beam)
+        _, share = count(model, length, max(length, recipe.batch.tokens // world), recipe.search.beam, moments)
         ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.training)
         holdings += [ddp, _sharded(ddp, _largest_layer(model), world)]
     return Plan(
@@ -248,7 +250,7 @@ def _sharded(ddp: Holding, layer: int, world: int) -> Holding:
 
 def _memory_table(plan: Plan) -> list[str]:
     columns = ("weights", "gradients", "moments", "gathered", "activations", "most")
-    names = ("weights", "gradients", "Adam", "gathered", "activations", "most at once")
+    names = ("weights", "gradients", "optimiser", "gathered", "activations", "most at once")
     lines = ["  memory of a process, in float32" + "".join(f"{name:>14}" for name in names)]
     for holding in plan.holdings:
         sizes = [getattr(holding, column) for column in columns]

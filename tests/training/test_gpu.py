@@ -18,6 +18,7 @@ from regard.models.build import build
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
 from regard.training.loss import smoothed_cross_entropy, total_loss
+from regard.training.muon import orthogonal
 from regard.training.optim import OptimiserSettings
 from regard.training.trainer import Trainer, TrainingSettings
 
@@ -48,6 +49,10 @@ def weights(run: Trainer) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in run.model.parameters()])
 
 
+MUON = replace(SETTINGS, optimiser=replace(SETTINGS.optimiser, kind="muon", weight_decay=0.1))
+BOTH = pytest.mark.parametrize("settings", [SETTINGS, MUON], ids=["adam", "muon"])
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("vocabulary", [64, 1_001, 32_000, 50_257])
 def test_the_kernel_gives_the_loss_and_its_gradient(vocabulary: int, smoothing: float) -> None:
@@ -65,8 +70,9 @@ def test_the_kernel_gives_the_loss_and_its_gradient(vocabulary: int, smoothing: 
         assert (one - other).norm() < 1e-3 * other.norm()
 
 
-def test_recorded_steps_are_the_steps() -> None:
-    recorded, plain = trainer(), trainer()
+@BOTH
+def test_recorded_steps_are_the_steps(settings: TrainingSettings) -> None:
+    recorded, plain = trainer(settings), trainer(settings)
     assert recorded._graphs is not None
     plain._graphs = None
     for run in (recorded, plain):
@@ -78,8 +84,9 @@ def test_recorded_steps_are_the_steps() -> None:
     assert replace(one, seconds=0.0) == replace(other, seconds=0.0)
 
 
-def test_a_stop_in_the_middle_changes_no_bit(tmp_path: Path) -> None:
-    unbroken, broken, resumed = trainer(), trainer(), trainer(replace(SETTINGS, report_every=1))
+@BOTH
+def test_a_stop_in_the_middle_changes_no_bit(tmp_path: Path, settings: TrainingSettings) -> None:
+    unbroken, broken, resumed = trainer(settings), trainer(settings), trainer(replace(settings, report_every=1))
     for _ in range(16):
         unbroken.advance()
     for _ in range(8):
@@ -100,8 +107,9 @@ def test_a_run_that_needs_parts_records_no_steps() -> None:
     assert run._graphs is None
 
 
-def test_a_bad_gradient_is_skipped_in_a_recorded_step_too() -> None:
-    run = trainer()
+@BOTH
+def test_a_bad_gradient_is_skipped_in_a_recorded_step_too(settings: TrainingSettings) -> None:
+    run = trainer(settings)
     for _ in range(6):
         run.advance()
     assert run.report().skipped == 0
@@ -123,3 +131,11 @@ def test_two_readings_can_be_recorded(wish: dict[str, float]) -> None:
     assert run._graphs is not None
     assert run._graphs._recordings
     assert run.report().loss == pytest.approx(plain.report().loss, rel=0.02)
+
+
+def test_orthogonal_in_bf16_is_near_enough_to_fp32() -> None:
+    torch.manual_seed(0)
+    for size in ((64, 64), (64, 256), (256, 64)):
+        x_NRC = torch.randn(5, *size)
+        apart_NRC = orthogonal(x_NRC.cuda()).cpu().float() - orthogonal(x_NRC)
+        assert apart_NRC.square().mean().sqrt() < 0.05 / max(size) ** 0.5

@@ -83,6 +83,8 @@ def test_adam_is_given_every_parameter_and_no_rate_of_its_own() -> None:
         ("beta1", 1.0, "at least 0 and below 1"),
         ("beta2", -0.1, "at least 0 and below 1"),
         ("beta2", math.nan, "at least 0 and below 1"),
+        ("momentum", 1.0, "at least 0 and below 1"),
+        ("length", 0.0, "positive and finite"),
         ("rate", 0.0, "positive and finite"),
         ("final", 0.1, r"from 0 to `rate` \(0.001\)"),
         ("weight_decay", -0.1, "at least 0 and finite"),
@@ -95,7 +97,7 @@ def test_settings_that_cannot_work_are_refused(name: str, value: float, rule: st
 
 
 def test_weight_decay_without_adamw_is_refused() -> None:
-    with pytest.raises(ValueError, match=r'`weight_decay` needs kind = "adamw", but kind is "adam"'):
+    with pytest.raises(ValueError, match=r'`weight_decay` needs kind = "adamw" or "muon", but kind is "adam"'):
         OptimiserSettings(weight_decay=0.1)
 
 
@@ -187,7 +189,7 @@ def test_plain_gradient_descent(clip: float | None) -> None:
         ({"decay": 0.5}, "`decay` must be at least 1 and finite, but is 0.5"),
         ({"decay_from": -1}, "`decay_from` must be at least 0, but is -1"),
         ({"decay_every": 0}, "`decay_every` must be at least 1, but is 0"),
-        ({"kind": "sgd", "weight_decay": 0.1}, '`weight_decay` needs kind = "adamw", but kind is "sgd"'),
+        ({"kind": "sgd", "weight_decay": 0.1}, '`weight_decay` needs kind = "adamw" or "muon", but kind is "sgd"'),
     ],
 )
 def test_settings_of_descent_that_make_no_sense(settings: dict[str, Any], said: str) -> None:

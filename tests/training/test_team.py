@@ -42,6 +42,7 @@ EXAMPLES: list[Example] = [
 ]
 # A key's bias changes nothing, so that its gradient is rounding alone. With the usual ε, Adam would blow that up.
 ADAM = OptimiserSettings(warmup=5, clip=1.0, epsilon=1e-4)
+MUON = replace(ADAM, kind="muon")
 SETTINGS = TrainingSettings(steps=20, parts=2, ema=0.9, optimiser=ADAM)
 BATCHES = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, shapes=4), seed=3)
 HALF, ALL = 3, 6
@@ -89,6 +90,11 @@ def equal_member(out: Path, team: Team) -> None:
         again = trainer(team, parallel)
         again.restore(checkpoint.newest(out / "alone", team)[0])
         seen[f"{parallel} rest"] = losses_of(again, ALL)
+    seen["muon losses"] = losses_of(trainer(team, "ddp", optimiser=MUON), ALL)
+    try:
+        trainer(team, "fsdp", optimiser=MUON)
+    except UsageError as error:
+        seen["muon refused"] = str(error)
     (out / f"seen-{team.rank}.json").write_text(json.dumps(seen))
 
 
@@ -235,6 +241,13 @@ def test_two_processes_train_as_one_does(pairs: Pairs, parallel: str, files: int
     near(snapshot.optimiser, pairs.end.optimiser)
     near(snapshot.moving, pairs.end.moving)
     near(checkpoint.averaged([place]), pairs.end.weights)
+
+
+def test_two_processes_train_by_muon_as_one_does_if_each_has_whole_matrices(pairs: Pairs) -> None:
+    seen = json.loads((pairs.out / "seen-0.json").read_text())
+    with torch.random.fork_rng():
+        assert seen["muon losses"] == pytest.approx(losses_of(trainer(optimiser=MUON), ALL), rel=1e-4)
+    assert "`muon` needs whole matrices" in seen["muon refused"]
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

@@ -2,7 +2,7 @@
 
 checkpoints/00001000/
     model.safetensors       weights
-    optimiser.safetensors   Adam's moments and step counts, by parameter name
+    optimiser.safetensors   the optimiser's moments and step counts, by parameter name
     moving.safetensors      moving means of the weights, if the recipe asks for them
     carried.safetensors     what each row of the next batch goes on from, if rows do (batch.layout = "stream")
     state.json              step, next batch, and how good each validation was
@@ -276,7 +276,7 @@ def restore_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """Adam's state, flat: `parameter name/exp_avg` and the tensor."""
+    """The optimiser's state, flat: `parameter name/exp_avg` and the tensor."""
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             yield f"{name}/{key}", value

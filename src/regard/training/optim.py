@@ -1,4 +1,4 @@
-"""Adam and its learning rates (Attention Is All You Need, section 5.3), and plain gradient descent.
+"""Adam and its learning rates (Attention Is All You Need, section 5.3), Muon, and plain gradient descent.
 
     paper          factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)
     inverse-sqrt   rate · √(warmup / step)
@@ -20,7 +20,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.errors import UsageError
 from regard.settings import check_words
+from regard.training.muon import Muon, matrices_of
+from regard.training.sharding import is_sharded
 
 Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant", "steps"]
 
@@ -29,9 +32,10 @@ Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant", "ste
 class OptimiserSettings:
     """Adam's settings and the schedule's; the defaults are the paper's."""
 
-    kind: Literal["adam", "adamw", "sgd"] = "adam"
-    """`adamw` pulls weights towards zero apart from the gradient (Loshchilov and Hutter 2019); `sgd` follows the
-    gradient as it is."""
+    kind: Literal["adam", "adamw", "muon", "sgd"] = "adam"
+    """`adamw` pulls weights towards zero apart from the gradient (Loshchilov and Hutter 2019); `muon` is the same, but
+    takes orthogonal steps with the matrices inside the model (Jordan et al. 2024); `sgd` follows the gradient as it
+    is."""
     schedule: Schedule = "paper"
     warmup: int = 4_000
     factor: float = 1.0
@@ -49,8 +53,13 @@ class OptimiserSettings:
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
+    length: float = 0.2
+    """How long the steps of `muon`'s matrices are before the rate, as the root mean square of their entries; Adam's are
+    about 0.2."""
+    momentum: float = 0.95
+    """How slowly the mean of gradients moves of which `muon` takes the direction."""
     weight_decay: float = 0.0
-    """How hard `adamw` pulls, on matrices alone; biases, norms and the like are left alone."""
+    """How hard `adamw` and `muon` pull, on matrices alone; biases, norms and the like are left alone."""
     clip: float | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +67,7 @@ class OptimiserSettings:
         least = 1 if self.schedule in ("paper", "inverse-sqrt") else 0
         if self.warmup < least:
             raise ValueError(f"`warmup` must be at least {least} for schedule = {self.schedule}, but is {self.warmup}")
-        for name in ("factor", "rate", "epsilon", "clip"):
+        for name in ("factor", "rate", "epsilon", "length", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"`{name}` must be positive and finite, but is {value}")
@@ -67,15 +76,15 @@ class OptimiserSettings:
         if self.decay_from < 0 or self.decay_every < 1:
             name, least = ("decay_from", 0) if self.decay_from < 0 else ("decay_every", 1)
             raise ValueError(f"`{name}` must be at least {least}, but is {getattr(self, name)}")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
         if not 0 <= self.final <= self.rate:
             raise ValueError(f"`final` must be from 0 to `rate` ({self.rate}), but is {self.final}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"`weight_decay` must be at least 0 and finite, but is {self.weight_decay}")
-        if self.weight_decay and self.kind != "adamw":
-            raise ValueError(f'`weight_decay` needs kind = "adamw", but kind is "{self.kind}"')
+        if self.weight_decay and self.kind not in ("adamw", "muon"):
+            raise ValueError(f'`weight_decay` needs kind = "adamw" or "muon", but kind is "{self.kind}"')
 
     def learning_rate(self, step: int, d_model: int, steps: int) -> float:
         """The rate of step 1, 2, … of a run of `steps`."""
@@ -98,7 +107,7 @@ class OptimiserSettings:
 
 
 def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """Adam, or plain gradient descent, over all of the model's parameters, in one fused kernel."""
+    """What changes all of the model's parameters: Adam or plain gradient descent in one fused kernel, or Muon."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     matrices, others = ([weight for weight in weights if (weight.ndim >= 2) == wide] for wide in (True, False))
     on_gpu = bool(weights) and weights[0].is_cuda
@@ -107,10 +116,29 @@ def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Opti
     if settings.kind == "sgd":
         return torch.optim.SGD(weights, rate, fused=True)
     betas = (settings.beta1, settings.beta2)
+    if settings.kind == "muon":
+        if is_sharded(model):
+            raise UsageError(
+                "training.optimiser.kind: `muon` needs whole matrices, but the weights are divided among processes "
+                "(FSDP). Set training.parallel=ddp, or choose `adamw`."
+            )
+        inside = matrices_of(model)
+        rest = [weight for weight in weights if weight not in inside]
+        return Muon(
+            inside, rest, rate, settings.length, settings.momentum, betas, settings.epsilon, settings.weight_decay
+        )
     if settings.kind == "adam":
         return torch.optim.Adam(weights, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
+
+
+def state_bytes(model: nn.Module, settings: OptimiserSettings) -> int:
+    """What the optimiser keeps of the weights: two numbers for each of Adam's, one for each of Muon's."""
+    if settings.kind == "sgd":
+        return 0
+    inside = matrices_of(model) if settings.kind == "muon" else {}
+    return sum((1 if weight in inside else 2) * weight.nbytes for weight in model.parameters())
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

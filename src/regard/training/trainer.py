@@ -143,7 +143,7 @@ class Trainer:
         objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams)
         self._readings, self._reader = objective.readings, objective
         self.objective = team.wrap(objective, sharded, compiled)
-        self.optimiser = optim.optimiser(self.objective, settings.optimiser)
+        self.optimiser = optim.optimiser(model, settings.optimiser)
         self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
         self._compiled = compiled
         self._graphs = self._step_graphs()

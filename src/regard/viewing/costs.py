@@ -8,8 +8,8 @@ of model from another.
 
     FLOPs         two for each multiply-add of a matrix product; softmax, norms and activations are left out
     activations   what is alive between forward and backward
-    training      weights + Adam's two moments, each as large + the most that is alive at once in a step: somewhere on
-                  the way back, most activations, some gradients, and what is just being computed
+    training      weights + what the optimiser keeps (Adam two moments, each as large) + the most that is alive at once
+                  in a step: somewhere on the way back, most activations, some gradients, and what is being computed
     decoding      weights + beams · cache, the cache being the state of one sentence after its last token
 
 All numbers are float32, four bytes each, whatever precision the recipe trains in.
@@ -80,8 +80,13 @@ def usual_length(model: SequenceModel[Any]) -> int:
     return min(limit, SENTENCE) if model.reads_source else limit
 
 
-def count(model: SequenceModel[Any], length: int, tokens: int, beams: int) -> tuple[Flops, Memory]:
-    """The costs of a model on the meta device: rows of `length` tokens on each side, `tokens` of them in a batch."""
+def count(
+    model: SequenceModel[Any], length: int, tokens: int, beams: int, moments: int | None = None
+) -> tuple[Flops, Memory]:
+    """The costs of a model on the meta device: rows of `length` tokens on each side, `tokens` of them in a batch.
+
+    `moments` are the bytes that the optimiser keeps; unless given, those of Adam.
+    """
     rows = max(1, tokens // length)
     source = _tokens(1, length) if model.reads_source else None
     training, activations, most = _train(model, rows, length)
@@ -93,11 +98,12 @@ def count(model: SequenceModel[Any], length: int, tokens: int, beams: int) -> tu
         with _counting() as step:
             _, state = model.step(_tokens(1, 1).ids_BT, state)
     weights = sum(weight.nbytes for weight in model.parameters())
+    moments = 2 * weights if moments is None else moments
     cache = sum({_view(part): part.nbytes for part in tensors_of(state)}.values())
     return (
         Flops(None if source is None else length, length, training // (rows * length), start(), step()),
         Memory(
-            rows, beams, weights, weights, 2 * weights, activations, 3 * weights + most,
+            rows, beams, weights, weights, moments, activations, weights + moments + most,
             cache, weights + beams * cache,
         ),
     )  # fmt: skip

@@ -1,0 +1,185 @@
+"""Muon: Adam, but the matrices inside the model take orthogonal steps (Jordan et al. 2024, "Muon: An optimizer for
+hidden layers in neural networks").
+
+Shapes: N matrices of one shape, R rows, C columns.
+
+    M ← M + (1 - μ)·(G - M)                               the moving mean of the gradients G
+    U = G + μ·(M - G)                                     where it will be after one more such gradient (Nesterov)
+    O = orthogonal(U)                                     U = P·Σ·Qᵀ with every number in Σ made about 1
+    W ← W - rate·(length·√max(R, C)·O + weight_decay·W)   so that `length` is the root mean square of a step's entries
+
+A gradient is mostly a few large directions; in O all directions count alike, the rare ones too. A length of 0.2 is what
+Adam's steps usually have (Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2), so that one rate serves
+both. Embeddings, the output projection, biases and norms are Adam's, as Jordan has it.
+
+Matrices of one shape are stacked, and so are their means, so that a step of the base model is a few dozen large
+products instead of thousands of small ones. Nothing in it waits for a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.attention import Attention
+from regard.layers.feedforward import FeedForward
+
+# One Newton-Schulz step takes each singular value s to a·s + b·s³ + c·s⁵. Jordan chose these for the steepest rise of
+# small ones: after five steps all but the very smallest are somewhere from 0.7 to 1.2, which is near enough.
+A, B, C = 3.4445, -4.7750, 2.0315
+ROUNDS = 5
+TINY = 1e-7
+MEAN = "momentum"
+
+
+def matrices_of(model: nn.Module) -> dict[Tensor, int]:
+    """The matrices that Muon changes, and of how many equal ones, stacked along the rows, each consists.
+
+    They are those of all linear maps and recurrent layers but the model's `output`. Keys and values are two matrices, a
+    SwiGLU's gate and values, too, and a recurrent layer has one for each gate. A convolution is the linear map of its
+    taps. What has one row or column only is a vector.
+    """
+    found: dict[Tensor, int] = {}
+    output = getattr(model, "output", None)
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            for name, weight in module.named_parameters():
+                if name.startswith("weight"):
+                    found[weight] = len(weight) // module.hidden_size
+        elif isinstance(module, nn.Linear) and module is not output:
+            found.setdefault(module.weight, 1)
+        elif isinstance(module, Attention) and module.d_k == module.d_v:
+            found[module.key_value.weight] = 2
+        elif isinstance(module, FeedForward) and module.activation == "swiglu":
+            found[module.inner.weight] = 2
+    tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    return {
+        weight: pieces
+        for weight, pieces in found.items()
+        if weight.requires_grad and weight not in tables and min(weight.shape) > 1
+    }
+
+
+def orthogonal(x_NRC: Tensor) -> Tensor:
+    """The nearest matrices whose rows (or columns, if they are fewer) are orthonormal, [N, R, C]: roughly, and fast.
+
+    Five Newton-Schulz steps X ← (a·I + b·X·Xᵀ + c·(X·Xᵀ)²)·X, in bf16 on GPUs. A matrix of zeros stays one.
+    """
+    norm_N11 = torch.linalg.vector_norm(x_NRC, dim=(-2, -1), keepdim=True).clamp(min=TINY)
+    unit_NRC = torch.empty_like(x_NRC, dtype=torch.bfloat16 if x_NRC.is_cuda else x_NRC.dtype)
+    x_NRC = torch.div(x_NRC, norm_N11, out=unit_NRC)
+    wide = x_NRC.shape[-2] <= x_NRC.shape[-1]
+    for _ in range(ROUNDS):
+        # On the shorter side; (X·Xᵀ)·X = X·(Xᵀ·X).
+        square_NMM = x_NRC @ x_NRC.mT if wide else x_NRC.mT @ x_NRC
+        factor_NMM = torch.baddbmm(square_NMM, square_NMM, square_NMM, beta=B, alpha=C)
+        factor_NMM.diagonal(dim1=-2, dim2=-1).add_(A)
+        x_NRC = factor_NMM @ x_NRC if wide else x_NRC @ factor_NMM
+    return x_NRC
+
+
+class Muon(torch.optim.AdamW):
+    """Orthogonal steps for `matrices`, AdamW's for the `others`, at one rate.
+
+    `matrices` says of how many stacked ones each consists. The first of the `param_groups` is theirs, and each has its
+    mean in `state[weight]["momentum"]`. `grad_scale` and `found_inf` do what they do for torch's fused optimisers.
+    """
+
+    def __init__(
+        self,
+        matrices: Mapping[Tensor, int],
+        others: Sequence[Tensor],
+        rate: float | Tensor,
+        length: float,
+        momentum: float,
+        betas: tuple[float, float],
+        epsilon: float,
+        weight_decay: float,
+    ) -> None:
+        tables, vectors = ([weight for weight in others if (weight.ndim >= 2) == wide] for wide in (True, False))
+        groups: list[dict[str, Any]] = [
+            {"params": list(matrices), "length": length, "momentum": momentum},
+            {"params": tables},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        super().__init__(groups, rate, betas, epsilon, weight_decay, fused=True, capturable=isinstance(rate, Tensor))
+        alike: dict[tuple[int, int], dict[Tensor, int]] = {}
+        for weight, pieces in matrices.items():
+            alike.setdefault((weight.shape[0] // pieces, weight.shape[1]), {})[weight] = pieces
+        self._alike = [_Alike(*shape, list(found), list(found.values())) for shape, found in alike.items()]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Adam's own looks for its counts of steps, of which matrices have none.
+        torch.optim.Optimizer.__setstate__(self, state)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Change all weights once."""
+        own, *others = self.param_groups
+        self.param_groups = others
+        try:
+            loss: float | None = super().step(closure)
+        finally:
+            self.param_groups = [own, *others]
+        found_inf: Tensor | None = getattr(self, "found_inf", None)
+        scale: Tensor | None = getattr(self, "grad_scale", None)
+        rate = own["lr"] if found_inf is None else own["lr"] * (1 - found_inf)
+        for alike in self._alike:
+            step_NRC = self._direction(alike, own["momentum"], scale, found_inf)
+            if own["weight_decay"]:
+                torch._foreach_mul_(alike.weights, 1 - rate * own["weight_decay"])
+            length = own["length"] * math.sqrt(max(alike.rows, alike.columns))
+            step_NRC = step_NRC.to(alike.weights[0].dtype) * (-rate * length)
+            torch._foreach_add_([alike.stacked(weight) for weight in alike.weights], step_NRC.split(alike.pieces))
+        return loss
+
+    def _direction(self, alike: _Alike, momentum: float, scale: Tensor | None, found_inf: Tensor | None) -> Tensor:
+        """Take the gradients into the means, and give what O is, [N, R, C]."""
+        mean_NRC = self._means(alike)
+        gradient_NRC = torch.cat([alike.stacked(_gradient(weight)) for weight in alike.weights])
+        if scale is not None:
+            gradient_NRC /= scale
+        if found_inf is not None:
+            # The mean moves towards itself then, that is not at all.
+            gradient_NRC = torch.where(found_inf > 0, mean_NRC, gradient_NRC)
+        mean_NRC.lerp_(gradient_NRC, 1 - momentum)
+        return orthogonal(gradient_NRC.lerp_(mean_NRC, momentum))
+
+    def _means(self, alike: _Alike) -> Tensor:
+        """The stacked means, of which those in `state` are views; what somebody else put there is taken over."""
+        if alike.mean_NRC is None:
+            alike.mean_NRC = alike.weights[0].new_zeros(sum(alike.pieces), alike.rows, alike.columns)
+            alike.means = [part.flatten(0, 1) for part in alike.mean_NRC.split(alike.pieces)]
+        for weight, own in zip(alike.weights, alike.means, strict=True):
+            there = self.state[weight].get(MEAN)
+            if there is not own:
+                own.zero_() if there is None else own.copy_(there)
+                self.state[weight][MEAN] = own
+        return alike.mean_NRC
+
+
+@dataclass
+class _Alike:
+    """Matrices of one shape; `weights` may consist of several such `pieces`."""
+
+    rows: int
+    columns: int
+    weights: list[Tensor]
+    pieces: list[int]
+    mean_NRC: Tensor | None = None
+    means: Sequence[Tensor] = ()
+    """Views of it, one for each of the weights and in its shape."""
+
+    def stacked(self, tensor: Tensor) -> Tensor:
+        """The pieces of a weight or gradient one behind the other, [pieces, R, C]."""
+        return tensor.detach().view(-1, self.rows, self.columns)
+
+
+def _gradient(weight: Tensor) -> Tensor:
+    """That of a weight which had no part in the loss is zero."""
+    return torch.zeros_like(weight) if weight.grad is None else weight.grad.contiguous()
