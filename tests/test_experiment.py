@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from regard import experiment, folder, resumption
 from regard.api import load
 from regard.errors import DataError, MissingError, UsageError
+from regard.examination import Examination, Examiner
 from regard.files import MANIFEST
 from regard.models.gpt import GPTSettings
 from regard.recipe import Recipe, build_recipe
@@ -303,15 +304,6 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(override: str
     assert not out.exists()
 
 
-def test_devices_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert experiment.choose_device("auto") == experiment.choose_device("cpu") == torch.device("cpu")
-    with pytest.raises(UsageError, match="device: must be one this machine has, but is `cuda` and none is visible"):
-        experiment.choose_device("cuda")
-    with pytest.raises(UsageError, match="device: must be `auto`, `cpu` or `cuda`, but is `gpu`"):
-        experiment.choose_device("gpu")
-
-
 def test_a_run_that_stops_to_improve_stops_and_says_so(out: Path) -> None:
     # A rate of next to nothing: the first validation stays the best.
     hopeless = ["training.steps=400", "training.validate_every=5", "training.patience=2"]
@@ -473,13 +465,13 @@ def test_a_run_that_had_stopped_to_improve_does_not_go_on(out: Path) -> None:
 def test_the_scores_of_the_card_are_those_of_the_final_model(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["training.bleu_lines=4", "training.steps=4", "training.validate_every=2", "training.ema=0.9"]
     judged: list[torch.Tensor] = []
-    real = experiment._Run._scores
+    real = Examiner.examine
 
-    def scores(self: experiment._Run, samples: Sequence[Any]) -> list[Any]:
+    def examine(self: Examiner) -> Examination:
         judged.append(next(self.trainer.model.parameters()).detach().clone())
-        return real(self, samples)
+        return real(self)
 
-    monkeypatch.setattr(experiment._Run, "_scores", scores)
+    monkeypatch.setattr(Examiner, "examine", examine)
     experiment.train(generated_recipe(settings), out)
     weights = load_file(out / folder.WEIGHTS)
     assert torch.equal(judged[-1], weights["embedding.table.weight"])
@@ -488,7 +480,7 @@ def test_the_scores_of_the_card_are_those_of_the_final_model(out: Path, monkeypa
 
 
 def test_a_full_disk_says_which_checkpoint_is_whole(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: TrainingLog, report: Any) -> None:
+    def full(self: TrainingLog, report: Any, aside: str) -> None:
         if report.step == 12:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "metrics.jsonl")
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard import machine
-from regard.machine import Machine, matmul_speed, this_machine
+from regard.errors import UsageError
+from regard.machine import Machine, choose_device, matmul_speed, this_machine
 
 
 def test_this_machine_says_what_it_has() -> None:
@@ -47,3 +48,12 @@ def test_speed_is_that_of_the_best_try_two_operations_for_each_product(monkeypat
 
 def test_speed_is_measured() -> None:
     assert 1e6 < matmul_speed(this_machine(torch.device("cpu")), 64, 64, 64) < 1e15
+
+
+def test_devices_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(UsageError, match="device: must be one this machine has, but is `cuda` and none is visible"):
+        choose_device("cuda")
+    with pytest.raises(UsageError, match="device: must be `auto`, `cpu` or `cuda`, but is `gpu`"):
+        choose_device("gpu")

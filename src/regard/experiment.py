@@ -5,50 +5,37 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from regard import card, folder, settings
-from regard.batch import Tokens
-from regard.data.batching import Batches
+from regard import bands, card, folder, settings
+from regard.assembly import new_trainer
 from regard.data.dataset import Dataset, read_dataset
-from regard.decoding.sampling import SamplingSettings, sample
-from regard.decoding.search import SearchSettings, beam_search
 from regard.errors import DataError, MissingError, UsageError
-from regard.evaluation.labels import counted, tallies
-from regard.evaluation.metrics import Lines, Score, bleu
+from regard.examination import Examination, Examiner
 from regard.files import tidy, write_file
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
-from regard.labelling import Labeller
-from regard.models.build import AnyModel, build_any
-from regard.models.interface import ContinuingModel, SequenceModel
-from regard.models.labelling import LabelModel
+from regard.machine import choose_device
 from regard.recipe import Recipe
 from regard.status import StatusLine
 from regard.text.labels import labels_of
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
-from regard.training.log import Sample, TrainingLog
+from regard.training.log import TrainingLog
 from regard.training.report import Ending
 from regard.training.saving import Saver
 from regard.training.team import Team, join, own_device
-from regard.training.trainer import Trainer, Validation
+from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
-SAMPLES = 3
-LABELLED = 5_000  # texts that are labelled at each validation, for accuracy and F1
-GREEDY = SearchSettings(beam=1)
-CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
-PROMPT = 8
 FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
 FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
@@ -120,9 +107,9 @@ class _Run:
         begins = None if resume else beginning_of(recipe)
         self.data = team.first(lambda: self._read(resume, begins))
         self.trainer = new_trainer(recipe, self.data, team, begins)
+        self.examiner = Examiner(recipe, self.data, self.trainer)
         self.saver = Saver(self.checkpoints, team)
         self.validations: list[tuple[int, float]] = []
-        self.scores: list[Score] = []
         self._saved = -1  # the step of the newest checkpoint
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
@@ -132,6 +119,7 @@ class _Run:
             report = report and {**report, folder.FINGERPRINT: self.data.fingerprint.to_json()}
             folder.write_beginning(out, recipe, self.data.tokenizer, report)
         self.log = self._open_log()
+        self.watch = bands.watch_of(recipe, self.data.fingerprint.to_json())
         for warning in warnings:
             self.log.say(f"warning: {warning}")
         if self.data.report is not None:
@@ -184,7 +172,7 @@ class _Run:
 
     def to_the_end(self) -> Outcome:
         """Step until done or told to stop; either way nothing learned is lost."""
-        course, validation = self.recipe.training, None
+        course, found = self.recipe.training, None
         began, rolled_back = time.monotonic(), 0
         report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
         if self._saved < 0:
@@ -200,7 +188,7 @@ class _Run:
                 due = step % report_every == 0 or (bool(received) and self.team.size == 1)
                 if not (validates or saves or due):
                     continue
-                self.log.step(self.trainer.report())
+                self._report()
                 self.saver.check()
                 if self.trainer.wasted_in_a_row >= BAD_STEPS:
                     rolled_back += 1
@@ -209,22 +197,29 @@ class _Run:
                 late = course.minutes is not None and time.monotonic() - began > 60 * course.minutes
                 late, told = self.team.any(late) and not last, self.team.any(bool(received)) and not last
                 if validates or late:
-                    validation = self._validate()
+                    found = self._validate()
                 if saves or late or told or (validates and step in self._best_steps()):
                     self._save()
                     rolled_back = 0
                 if told:
                     name = received[0] if received else "SIGTERM"
                     self.saver.wait()
-                    return self._ended(Ending.signal(step, name), name, validation)
+                    return self._ended(Ending.signal(step, name), name, found)
                 if late:
                     ending = Ending.out_of_time(step, course.steps, 60 * (course.minutes or 0))
-                    return self._finish(ending, validation or self._validate())
+                    return self._finish(ending, found or self._validate())
                 if validates and (early := self._no_improvement()) is not None:
-                    return self._finish(early, validation or self._validate())
-        return self._finish(Ending.done(course.steps), validation or self._validate())
+                    return self._finish(early, found or self._validate())
+        return self._finish(Ending.done(course.steps), found or self._validate())
 
     # ---- between steps
+
+    def _report(self) -> None:
+        report = self.trainer.report()
+        note = self.watch.report(report) if self.watch is not None else None
+        self.log.step(report, self.watch.aside if self.watch is not None else "")
+        if note is not None:
+            self.log.say(note)
 
     def _save(self) -> None:
         snapshot = replace(self.trainer.snapshot(), validations=tuple(self.validations))
@@ -259,97 +254,24 @@ class _Run:
             f"to the checkpoint of step {self.trainer.step:,}, and on with the batches after those."
         )
 
-    def _validate(self) -> Validation:
-        validation = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
-        values: dict[str, object] = {
-            "step": self.trainer.step, "nll": validation.nll, "perplexity": validation.perplexity,
-            "perplexity_per_byte": validation.perplexity_per_byte,
-        }  # fmt: skip
-        each = "per token" if self.data.valid.labels is None else "a label"
-        line = f"step {self.trainer.step:,}: validation {self._likelihood(validation)} {each}"
-        goodness = -validation.nll
-        for score in self._label_scores():
-            values[score.name.replace(" ", "_")] = score.value
-            line += f", {score.name} {score.value:.2f}"
-        samples = self._samples(max(SAMPLES, self._bleu_lines))
-        for score in self._scores(samples):
-            values["bleu"] = score.value
-            line += f", {score.name} {score.value:.2f}"
-            goodness = score.value if self.recipe.training.best_by == "bleu" else goodness
-        self.validations.append((self.trainer.step, self.team.agree(goodness)))
-        self.log.event("validation", values)
-        self.log.say(line)
-        self.log.samples(samples[:SAMPLES])
+    def _validate(self) -> Examination:
+        found = self.examiner.examine()
+        by_bleu = found.bleu if self.recipe.training.best_by == "bleu" else None
+        goodness = by_bleu.value if by_bleu is not None else -found.validation.nll
+        self.validations.append((found.step, self.team.agree(goodness)))
+        self.log.event("validation", found.to_json())
+        self.log.say(str(found))
+        if self.watch is not None and (note := self.watch.validated(found.step, found.validation.nll)) is not None:
+            self.log.say(note)
+        self.log.samples(found.samples)
         self._draw_curves()
-        return validation
-
-    def _likelihood(self, validation: Validation) -> str:
-        if self.data.valid.labels is not None:
-            return f"loss {validation.nll:.4f}"
-        return f"perplexity {validation.perplexity:.3f}"
-
-    def _label_scores(self) -> list[Score]:
-        """Accuracy and F1 of a model that gives labels, on examples to validate on; the leader's alone."""
-        # Evenly from all of them: a corpus may have them sorted by their labels.
-        pairs = self.data.valid_pairs[:: -(-len(self.data.valid_pairs) // LABELLED)]
-        with self.trainer.reading() as model:
-            if not self.team.leads or not isinstance(model, LabelModel):
-                return []
-            labeller = Labeller(model, self.data.tokenizer)
-            if model.task == "classify":
-                found = [[choice.label] for choice in labeller.classify([pair.source for pair in pairs])]
-                right = [[pair.target] for pair in pairs]
-            else:
-                found = [list(text.tags) for text in labeller.tag([pair.source for pair in pairs])]
-                right = [pair.target.split() for pair in pairs]
-        _, each_LC = counted(right, found, labeller.labels)
-        return [tally.score() for tally in tallies(each_LC)[:2]]
-
-    @property
-    def _bleu_lines(self) -> int:
-        return self.recipe.training.bleu_lines if self.data.valid.source is not None else 0
-
-    def _scores(self, samples: Sequence[Sample]) -> list[Score]:
-        """BLEU of the first of the samples, if the recipe asks for it; the leader's alone has translations."""
-        judged = samples[: self._bleu_lines]
-        if not judged:
-            return []
-        lines = Lines([each.translation for each in judged], [[each.reference or "" for each in judged]])
-        return [replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")]
-
-    def _valid_batches(self) -> Iterator[Any]:
-        batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed)
-        return (batches[place] for place in range(batches.per_epoch))
-
-    def _samples(self, count: int) -> list[Sample]:
-        """What the model makes of the first examples to validate on: their translation, or how their text goes on."""
-        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
-        pairs = self.data.valid_pairs[:count]
-        with self.trainer.reading() as model:
-            if not self.team.leads or not isinstance(model, SequenceModel):
-                return []
-            if self.data.valid.source is None:
-                prompts = [self.data.valid.target[number][:PROMPT] for number in range(min(SAMPLES, len(pairs)))]
-                drawn = sample(model, prompts, specials, CONTINUED, seeds=range(len(prompts)))
-                return [
-                    Sample(tokenizer.decode(prompt), None, tokenizer.decode(found.tokens))
-                    for prompt, found in zip(prompts, drawn, strict=True)
-                ]
-            texts = self._translate(model, [self.data.valid.source[number] for number in range(len(pairs))])
-        return [Sample(pair.source, pair.target, text) for pair, text in zip(pairs, texts, strict=True)]
-
-    def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
-        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
-        texts = []
-        for first in range(0, len(sources), 64):
-            rows = [[*ids, specials.end] for ids in sources[first : first + 64]]
-            tokens = Tokens.padded(rows, specials.padding).to(self.trainer.device)
-            found = beam_search(model, tokens, specials, GREEDY)
-            texts += [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
-        return texts
+        return found
 
     def _draw_curves(self) -> None:
-        if self.team.leads and (drawn := training_svg(read_metrics(self.out / folder.METRICS), self.recipe.name)):
+        if not self.team.leads:
+            return
+        usual = None if self.watch is None else self.watch.course
+        if drawn := training_svg(read_metrics(self.out / folder.METRICS), self.recipe.name, usual):
             write_file(self.out / CURVES, drawn)
 
     def _best_steps(self) -> list[int]:
@@ -368,11 +290,11 @@ class _Run:
 
     # ---- the end
 
-    def _ended(self, ending: Ending, by: str | None, validation: Validation | None) -> Outcome:
+    def _ended(self, ending: Ending, by: str | None, found: Examination | None) -> Outcome:
         self.log.end(ending)
-        return Outcome(ending, by, validation)
+        return Outcome(ending, by, None if found is None else found.validation)
 
-    def _finish(self, ending: Ending, validation: Validation) -> Outcome:
+    def _finish(self, ending: Ending, last: Examination) -> Outcome:
         """Choose the final weights and write the model."""
         self.saver.wait()
         if self._saved != self.trainer.step:
@@ -380,18 +302,16 @@ class _Run:
             self.saver.wait()
         weights, what = self._final_weights()
         self.trainer.load_weights(weights)
-        self.scores = self._label_scores() or self._scores(self._samples(self._bleu_lines))
-        final = self.trainer.validate(self._valid_batches(), self.data.valid_bytes)
-        alone = self._likelihood(validation).split()[-1]
-        self.log.say(f"{what}: validation {self._likelihood(final)} (last step alone: {alone})")
-        self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.nll})
+        final = self.examiner.examine()
+        self.log.say(f"{what}: validation {final.likelihood} (last step alone: {last.likelihood.split()[-1]})")
+        self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.validation.nll})
         outcome = self._ended(ending, None, final)
         self._draw_curves()
         if self.team.leads:
             parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
             tokenizer = self.data.tokenizer
             size = tokenizer.size if self.data.train.labels is None else tokenizer.source.size
-            result = card.Result(parameters, size, ending.step, ending.sentence, final, self.scores)
+            result = card.Result(parameters, size, ending.step, ending.sentence, final.validation, final.scores)
             folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
         return outcome
 
@@ -417,57 +337,6 @@ class _Run:
         return weights, several if len(steps) > 1 else f"the {which} checkpoint"
 
 
-def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None = None) -> Trainer:
-    """The model of a recipe and all that trains it, before the first step."""
-    if recipe.training.deterministic:
-        # What NVIDIA's library wants to be told before it starts, or it may choose another order of sums each time.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.manual_seed(recipe.seed)
-    device = own_device(choose_device(recipe.device))
-    model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
-    if isinstance(model, SequenceModel) and model.reads_source != (data.train.source is not None):
-        reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
-        other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
-        raise UsageError(
-            f"model.kind: must fit the corpus, which has {has}, but is `{recipe.model.kind}`, which {reads}. "
-            f"Choose {other}."
-        )
-    if recipe.batch.layout in ("packed", "blocks") and not model.packs_sentences:
-        other = ", or `stream` for running text" if isinstance(model, ContinuingModel) else ""
-        raise UsageError(
-            f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
-            f"but is `{recipe.batch.layout}`. Choose `buckets`{other}."
-        )
-    _check_lengths(recipe, data, model)
-    if begins is not None:
-        model.load_state_dict(begins.weights)
-    batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
-    return Trainer(model, batches, recipe.training, recipe.seed, team)
-
-
-def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
-    """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
-    context, sides = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
-    if context is None:
-        return
-    if recipe.batch.layout in ("blocks", "stream"):
-        longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
-    else:
-        found = [
-            side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
-        ]
-        longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
-        fix = "Drop long sentences by `data.filters.max_words`"
-    if longest > context:
-        other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
-        if recipe.init is not None:
-            other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
-        raise UsageError(
-            f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
-            f"{what}, but is {sides * context:,}. {fix}, or {other}."
-        )
-
-
 def _check_same_run(recipe: Recipe, out: Path) -> None:
     """A run is a function of its recipe: what it has read and learned from may not change under way."""
     before = folder.read_recipe(out)
@@ -486,16 +355,6 @@ def _check_same_run(recipe: Recipe, out: Path) -> None:
             f"{out}: training.steps must be at least {reached[-1]:,}, the step this run has reached, but is "
             f"{recipe.training.steps:,}. Ask for more."
         )
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is the GPU where there is one."""
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"device: must be one this machine has, but is `{name}` and none is visible. Use `cpu`.")
-    try:
-        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-    except RuntimeError as error:
-        raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error
 
 
 @contextmanager

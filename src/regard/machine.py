@@ -13,6 +13,8 @@ from typing import Literal
 
 import torch
 
+from regard.errors import UsageError
+
 MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
 LEAST_TRIES = 5
 
@@ -95,3 +97,13 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device: must be one this machine has, but is `{name}` and none is visible. Use `cpu`.")
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    except RuntimeError as error:
+        raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error

@@ -119,6 +119,14 @@ def test_a_report_of_several_steps_weighs_as_much_as_they_do(metrics: Path) -> N
     assert "loss 2.500 " in last_status(metrics, report(1, loss=4.0), report(4, loss=2.0, steps=3))
 
 
+def test_what_is_unusual_stands_at_the_end_of_the_line(metrics: Path) -> None:
+    stream = io.StringIO()
+    log = TrainingLog(metrics, steps=1, first=0, status=StatusLine(stream))
+    log.step(report(1), "0.40 above the usual")
+    log.close()
+    assert stream.getvalue().splitlines()[-1].endswith("0:00 left  0.40 above the usual")
+
+
 def test_skipped_steps_are_counted_and_have_no_loss(metrics: Path) -> None:
     shown = last_status(metrics, report(1, loss=4.0), report(2, loss=math.nan, skipped=1), report(3, loss=2.0))
     assert "loss 3.000 " in shown

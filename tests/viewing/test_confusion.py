@@ -20,3 +20,12 @@ def test_every_number_is_there_and_mistakes_look_otherwise() -> None:
 
 def test_labels_that_never_occur() -> None:
     assert "<svg" in confusion_svg(["x" * 60, "y"], [[0, 0], [0, 0]], "nothing")
+
+
+def test_many_labels_make_no_picture_of_nothing() -> None:
+    count = 120
+    counts = [[5 if row == column else 0 for column in range(count)] for row in range(count)]
+    drawn = confusion_svg([f"label {number}" for number in range(count)], counts, "many")
+    assert drawn.count('class="cell"') == count
+    assert drawn.count('class="empty"') == count + 1
+    assert len(drawn) < 150_000

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.training.usual import Course, Usual
 from regard.viewing.training_curves import POINTS, _thinned, read_metrics, training_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -41,6 +42,21 @@ def test_every_curve_is_there_with_its_last_value() -> None:
 def test_without_bleu_there_is_perplexity() -> None:
     events = [step(1), validation(1, perplexity=40.0), step(2), validation(2, perplexity=20.5)]
     assert {"validation perplexity a token; best 20.5 at step 2", "20.5"} <= written(events)
+
+
+def test_what_is_usual_is_shaded_as_far_as_the_run_has_come() -> None:
+    usual = Course(
+        "demo", 5, 1,
+        training=tuple(Usual(number, 9 / number, 0.1) for number in (1, 2, 3, 4)),
+        validation=(Usual(2, 1.0, 0.1), Usual(3, 1.0, 0.1), Usual(900, 0.1, 0.1)),
+    )  # fmt: skip
+    events = [step(1), step(2), validation(2), step(3), validation(3)]
+    picture = ET.fromstring(training_svg(events, "a run", usual) or "")
+    shaded = [path.get("d", "") for path in picture.iter(f"{SVG}path") if "band" in (path.get("class") or "")]
+    assert [path.count("L") + 1 for path in shaded] == [2 * 3, 2 * 2]  # out along the top and back along the bottom
+    assert "loss in nats a token; shaded: usual, 5 runs" in "".join(picture.itertext())
+    alone = ET.fromstring(training_svg([step(1), step(2)], "a run", usual) or "")
+    assert sum("band" in (path.get("class") or "") for path in alone.iter(f"{SVG}path")) == 1
 
 
 def test_before_the_first_step_there_is_nothing_to_draw() -> None:

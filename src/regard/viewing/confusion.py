@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from regard.viewing.svg import MARGIN, escaped, picture, shortened, text, text_width
 
 PITCH, GAP = 46, 2
+SQUARES = 40  # labels, of which each pair gets a square; of more, those that something happened to
 LONGEST_LABEL = 24
 DARK = 0.5  # a cell darker than this has light figures
 STYLE = ".on { fill: #fff; } @media (prefers-color-scheme: dark) { .on { fill: #15171c; } }"
@@ -33,9 +34,12 @@ def confusion_svg(labels: Sequence[str], counts: Sequence[Sequence[int]], title:
         parts.append(text(left - 10, top + middle + 4, name, "strong", "end", title=label))
         x, y = left + middle, top - 8
         parts.append(f'<text x="{x:.1f}" y="{y:.1f}" transform="rotate(-45 {x:.1f} {y:.1f})">{escaped(name)}</text>')
+    if len(names) > SQUARES:
+        parts.append(f'<rect class="empty" x="{left:.1f}" y="{top:.1f}" width="{side}" height="{side}" rx="4"/>')
     for row, numbers in enumerate(counts):
         for column, number in enumerate(numbers):
-            parts += _cell(labels, row, column, number, sum(numbers), left + PITCH * column, top + PITCH * row)
+            if number or len(names) <= SQUARES:
+                parts += _cell(labels, row, column, number, sum(numbers), left + PITCH * column, top + PITCH * row)
     width = max(left + side + lean, text_width(title) + MARGIN) + MARGIN
     return picture(title, width, top + side + 22 + MARGIN, parts, STYLE)
 

@@ -29,7 +29,7 @@ _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
 .title { font-size: 15px; } .name { font-weight: 600; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
 .grid { stroke: #e4e7ee; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.leader { opacity: .5; stroke-dasharray: 2 3; }
+.leader { opacity: .5; stroke-dasharray: 2 3; } .band { opacity: .2; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .panel { fill: #15171c; } .grid { stroke: #2b3038; }
 }
@@ -42,6 +42,10 @@ class Curve:
 
     name: str
     points: tuple[tuple[float, float], ...]
+
+
+Band = tuple[tuple[float, float, float], ...]
+"""A stretch of the plot: points (x, lowest y, highest y), from left to right."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Plot:
     curves: tuple[Curve, ...]
     x: Axis
     y: Axis
+    bands: tuple[Band, ...] = ()
+    """What is shaded, in the colour of the curve of the same number."""
 
 
 def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
@@ -215,12 +221,14 @@ def _plotted(plot: Plot, frame: _Frame) -> list[str]:
     """The grid, the curves, their names, and the title of the x axis."""
     points = [point for curve in plot.curves for point in curve.points]
     across = _ruler([x for x, _ in points], plot.x, frame.left, frame.left + frame.wide)
-    upward = _ruler([y for _, y in points], plot.y, frame.bottom, frame.top)
+    edges = [y for band in plot.bands for _, *ends in band for y in ends]
+    upward = _ruler([*(y for _, y in points), *edges], plot.y, frame.bottom, frame.top)
     names = _spread([upward.place(curve.points[-1][1]) for curve in plot.curves], frame.bottom)
     parts = [
         f'<text class="quiet" x="{frame.left + frame.wide:.0f}" y="{frame.bottom + 44}" text-anchor="end">'
         f"{_text(plot.x.title)}</text>",
         *_grid(across, upward, frame),
+        *(_shaded(number, band, across, upward) for number, band in enumerate(plot.bands) if len(band) > 1),
     ]
     for number, curve in enumerate(plot.curves):
         parts += _drawn(number, curve, across, upward, names[number])
@@ -255,6 +263,13 @@ def _readable(across: Ruler) -> tuple[float, ...]:
     ):
         ticks = ticks[::2]
     return ticks
+
+
+def _shaded(number: int, band: Band, across: Ruler, upward: Ruler) -> str:
+    """A band: along its upper edge, and back along the lower one."""
+    ends = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
+    path = " L".join(f"{across.place(x):.1f} {upward.place(y):.1f}" for x, y in ends)
+    return f'<path class="band c{number % len(_COLOURS)}" d="M{path}z"/>'
 
 
 def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:

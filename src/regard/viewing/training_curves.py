@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from regard.training.usual import Course
 from regard.viewing.curves import Axis, Curve, Plot, plots_svg
 
 CURVES = "curves.svg"
@@ -35,14 +37,14 @@ def read_metrics(file: Path) -> list[Event]:
     return events
 
 
-def training_svg(events: Sequence[Event], title: str) -> str | None:
-    """Draw what the events of a run hold; None where there is no step yet."""
+def training_svg(events: Sequence[Event], title: str, usual: Course | None = None) -> str | None:
+    """Draw what the events of a run hold, over what is usual; None where there is no step yet."""
     events = _without_detours(events)
     steps = [event for event in events if event.get("event") == "step"]
     validations = [event for event in events if event.get("event") == "validation"]
     if not _points(steps, "loss"):
         return None
-    plots = [_loss(steps, validations)]
+    plots = [_loss(steps, validations, usual)]
     if bleu := _points(validations, "bleu"):
         plots.append(_plot("BLEU of the validation set, greedy", [("", bleu, ".1f")], marks=(max, ".1f"), zero=True))
     elif accuracy := _points(validations, "accuracy"):
@@ -71,12 +73,21 @@ def _without_detours(events: Sequence[Event]) -> list[Event]:
     return kept
 
 
-def _loss(steps: Sequence[Event], validations: Sequence[Event]) -> Plot:
+def _loss(steps: Sequence[Event], validations: Sequence[Event], usual: Course | None) -> Plot:
     curves = [("training", _thinned(_points(steps, "loss")), ".3f")]
     if nll := _points(validations, "nll"):
         curves.append(("validation", nll, ".3f"))
     answer = "label" if _points(validations, "accuracy") else "token"
-    return _plot(f"loss in nats a {answer}", curves)
+    title = f"loss in nats a {answer}"
+    if usual is None:
+        return _plot(title, curves)
+    # As far as the run has come: what lies ahead would press together what is there. A mean stands amid its stretch.
+    bands = [
+        tuple((point.step - back, point.low, point.high) for point in points if point.step <= steps[-1]["step"])
+        for points, back in ((usual.training, (usual.stretch - 1) / 2), (usual.validation, 0.0))
+    ]
+    plot = _plot(f"{title}; shaded: usual, {usual.runs} runs", curves)
+    return replace(plot, bands=tuple(bands[: len(curves)]))
 
 
 def _plot(

@@ -1,0 +1,29 @@
+"""Make the usual course of a recipe from finished runs that differ in their seed alone; the TOML goes to stdout.
+
+for seed in 1 2 3 4 5; do regard train demo seed=$seed --out runs/demo-$seed; done
+python -m benchmarks.bands runs/demo-* > src/regard/recipes/bands/demo.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from regard.bands import band_of_runs
+from regard.errors import RegardError
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the runs, write the band."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a model folder")
+    try:
+        print(band_of_runs(parser.parse_args(arguments).runs).to_toml(), end="")
+    except RegardError as error:
+        print(f"bands: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    main()

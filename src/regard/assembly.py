@@ -1,0 +1,69 @@
+"""From a recipe and its corpus to all that trains: the model, its batches, its optimiser, checked to fit together."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from regard.data.batching import Batches
+from regard.data.dataset import Dataset
+from regard.errors import UsageError
+from regard.initial import Beginning
+from regard.machine import choose_device
+from regard.models.build import AnyModel, build_any
+from regard.models.interface import ContinuingModel, SequenceModel
+from regard.recipe import Recipe
+from regard.training.team import Team, own_device
+from regard.training.trainer import Trainer
+
+
+def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None = None) -> Trainer:
+    """The model of a recipe and all that trains it, before the first step."""
+    if recipe.training.deterministic:
+        # What NVIDIA's library wants to be told before it starts, or it may choose another order of sums each time.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.manual_seed(recipe.seed)
+    device = own_device(choose_device(recipe.device))
+    model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
+    if isinstance(model, SequenceModel) and model.reads_source != (data.train.source is not None):
+        reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
+        other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
+        raise UsageError(
+            f"model.kind: must fit the corpus, which has {has}, but is `{recipe.model.kind}`, which {reads}. "
+            f"Choose {other}."
+        )
+    if recipe.batch.layout in ("packed", "blocks") and not model.packs_sentences:
+        other = ", or `stream` for running text" if isinstance(model, ContinuingModel) else ""
+        raise UsageError(
+            f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
+            f"but is `{recipe.batch.layout}`. Choose `buckets`{other}."
+        )
+    _check_lengths(recipe, data, model)
+    if begins is not None:
+        model.load_state_dict(begins.weights)
+    batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
+    return Trainer(model, batches, recipe.training, recipe.seed, team)
+
+
+def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
+    """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
+    context, sides = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
+    if context is None:
+        return
+    if recipe.batch.layout in ("blocks", "stream"):
+        longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
+    else:
+        found = [
+            side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
+        ]
+        longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
+        fix = "Drop long sentences by `data.filters.max_words`"
+    if longest > context:
+        other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
+        if recipe.init is not None:
+            other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
+        raise UsageError(
+            f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
+            f"{what}, but is {sides * context:,}. {fix}, or {other}."
+        )

@@ -1,0 +1,265 @@
+"""The usual courses of recipes that come with Regard: which runs they hold for, and how they are made from runs.
+
+A course is measured with several runs of one recipe that differ in their seed alone, and kept in
+`recipes/bands/RECIPE.toml`. It is meant for a run of the same recipe (its name, model, vocabulary and objective) on
+about as much data. What else differs, the learning rate or the files of the corpus say, does not make it another
+recipe: it may be the cause of an unusual loss, and is named as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev, variance
+from typing import Any
+
+from regard import folder
+from regard.errors import DataError, MissingError, UsageError
+from regard.recipe import PRESETS, Recipe
+from regard.settings.tree import text_of
+from regard.training.objective import ObjectiveSettings
+from regard.training.usual import Course, Stretches, Usual, Watch
+from regard.viewing.training_curves import Event, read_metrics
+
+BANDS = PRESETS / "bands"
+MUST_BE_SAME = ("init", "tokenizer", "model", "batch.layout",
+                *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
+MAY_BE_CAUSE = ("batch", "training.optimiser", "training.precision", "training.steps")
+ENDS_WITH_STEPS = ("cosine", "linear")  # schedules that depend on how many steps there are
+AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
+STRETCHES = 20  # at least so many in a run
+NEIGHBOURS = 1  # to either side, whose variance counts as well
+
+
+@dataclass(frozen=True)
+class Band:
+    """The usual course of a recipe, and what it was measured with."""
+
+    course: Course
+    settings: Mapping[str, Any]
+    """Those that decide how it learns, without those at their default."""
+    examples: int
+    tokens: int
+    corpus: tuple[str, ...]
+    """The SHA-256 of each of its files, in order; none where it is generated."""
+    seeds: tuple[int, ...]
+    command: str | None
+    machine: str
+    """And the version of torch."""
+
+    def fits(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> bool:
+        """Whether a run of this recipe, on the corpus of this fingerprint, should learn like this."""
+        if recipe.name != self.course.recipe or self._swapped(fingerprint):
+            return False
+        for name, usual in (("examples", self.examples), ("tokens", self.tokens)):
+            if abs((fingerprint.get(name) or 0) - usual) > AMOUNT * usual:
+                return False
+        here = {key: value for key, (value, default) in _settings(recipe).items() if value != default}
+        one, other = ({key: value for key, value in side.items() if _within(key, MUST_BE_SAME)}
+                      for side in (here, self.settings))  # fmt: skip
+        return one == other
+
+    def _swapped(self, fingerprint: Mapping[str, Any]) -> bool:
+        """Whether the files are the same in another order: to translate the other way round is another thing."""
+        found = _corpus(fingerprint)
+        return found != self.corpus and sorted(found) == sorted(self.corpus)
+
+    def causes(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> list[str]:
+        """What such a run has otherwise than those that were measured."""
+        found = []
+        for key, (value, default) in _settings(recipe).items():
+            usual = self.settings.get(key, default)
+            if not _within(key, MUST_BE_SAME) and value != usual:
+                found.append(f"`{key}` is {_shown(value)}, not {_shown(usual)}")
+        if _corpus(fingerprint) != self.corpus:
+            lines = ", whose lines may not stand beside their translations" if recipe.data.kind == "files" else ""
+            found.append(f"the corpus is about as large, but another one{lines}")
+        return found
+
+    def to_toml(self) -> str:
+        """The file it is kept in."""
+        course = self.course
+        lines = [
+            f"# The usual course of `{course.recipe}`, made by `python -m benchmarks.bands`, in nats a token.",
+            f"recipe = {text_of(course.recipe)}",
+            f"seeds = {text_of(self.seeds)}",
+            *([] if self.command is None else [f"command = {text_of(self.command)}"]),
+            f"machine = {text_of(self.machine)}",
+            f"examples = {self.examples}",
+            f"tokens = {self.tokens}",
+            f"corpus = {text_of(self.corpus)}",
+            f"stretch = {course.stretch}",
+            "",
+            "# Each row: step, mean over the runs, standard deviation. A training loss is the mean of a stretch.",
+        ]
+        for name, rows in (("training", course.training), ("validation", course.validation)):
+            values = (f"  [{usual.step}, {usual.mean:.4f}, {usual.sd:.4f}]," for usual in rows)
+            lines += [f"{name} = [", *values, "]"]
+        lines += ["", "# What the recipe sets and a course depends on.", "[settings]"]
+        lines += [f"{text_of(key)} = {text_of(value)}" for key, value in self.settings.items()]
+        return "\n".join(lines) + "\n"
+
+
+def band_of_recipe(name: str) -> Band | None:
+    """The band of a recipe that comes with Regard; None where none was measured."""
+    file = BANDS / f"{name}.toml"
+    if Path(name).name != name or not file.is_file():
+        return None
+    return read_band(file)
+
+
+def read_band(file: Path) -> Band:
+    """A band from its file."""
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        rows = (tuple(Usual(*row) for row in found[name]) for name in ("training", "validation"))
+        course = Course(found["recipe"], len(found["seeds"]), found["stretch"], *rows)
+        return Band(
+            course, found["settings"], found["examples"], found["tokens"], tuple(found["corpus"]),
+            tuple(found["seeds"]), found.get("command"), found["machine"],
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file}: must be a band as `python -m benchmarks.bands` writes it, but is not ({error!r}). Write it anew."
+        ) from error
+
+
+def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
+    """What compares a run of this recipe, on the corpus of this fingerprint, with the usual; None where none fits."""
+    band = band_of_recipe(recipe.name)
+    if band is None or not band.fits(recipe, fingerprint):
+        return None
+    return Watch(band.course, band.causes(recipe, fingerprint))
+
+
+def usual_course(place: Path) -> Course | None:
+    """The usual course of the run in a folder; None where none was measured."""
+    fingerprint = folder.read_fingerprint(place)
+    found = None if fingerprint is None else watch_of(folder.read_recipe(place), fingerprint)
+    return None if found is None else found.course
+
+
+# ---- making them
+
+
+def band_of_runs(places: Sequence[Path]) -> Band:
+    """The usual course of finished runs that differ in their seed alone."""
+    if len(places) < 2:
+        raise UsageError(f"bands: needs at least 2 runs for a standard deviation, but got {len(places)}. Name more.")
+    recipes = [folder.read_recipe(place) for place in places]
+    first, corpora = recipes[0], [_fingerprint(place) for place in places]
+    for place, recipe, corpus in zip(places, recipes, corpora, strict=True):
+        other = next((name for name in ("examples", "tokens") if corpus[name] != corpora[0][name]), None)
+        other = other or ("corpus" if _corpus(corpus) != _corpus(corpora[0]) else None)
+        other = other or ("settings" if (recipe.name, _settings(recipe)) != (first.name, _settings(first)) else None)
+        if other is not None:
+            raise UsageError(
+                f"{place}: runs must differ in their seed alone, but its {other} differ from {places[0]}'s."
+            )
+    if len(seeds := {recipe.seed for recipe in recipes}) < len(recipes):
+        raise UsageError(
+            f"bands: each run must have a seed of its own, but the seeds are {sorted(seeds)}. Leave one out."
+        )
+    events = [_events(place) for place in places]
+    stretch = _round_below(min(recipe.training.steps for recipe in recipes) / STRETCHES)
+    training = [dict(Stretches(stretch).of(_losses(run))) for run in events]
+    validation = [
+        {event["step"]: event["nll"] for event in run if event.get("event") == "validation"} for run in events
+    ]
+    start = next(event for event in events[0] if event.get("event") == "start")
+    return Band(
+        Course(first.name, len(places), stretch, _usual(training), _usual(validation)),
+        {key: value for key, (value, default) in _settings(first).items() if value != default},
+        corpora[0]["examples"], corpora[0]["tokens"], _corpus(corpora[0]),
+        tuple(recipe.seed for recipe in recipes), _command(start), f"{start['machine']}, torch {start['torch']}",
+    )  # fmt: skip
+
+
+def _usual(runs: Sequence[Mapping[int, float]]) -> tuple[Usual, ...]:
+    """Mean and standard deviation at the steps that all runs have.
+
+    Of a few runs a standard deviation is known badly. How much runs differ changes slowly, so the variances of the
+    steps next to it are taken in, too; it is never less than the step's own.
+    """
+    steps = sorted(set.intersection(*(set(run) for run in runs)))
+    variances = [variance(run[step] for run in runs) for step in steps]
+    found = []
+    for place, step in enumerate(steps):
+        pooled = fmean(variances[max(place - NEIGHBOURS, 0) : place + NEIGHBOURS + 1]) ** 0.5
+        values = [run[step] for run in runs]
+        found.append(Usual(step, fmean(values), max(pooled, stdev(values))))
+    return tuple(found)
+
+
+def _losses(events: Sequence[Event]) -> Iterator[tuple[int, int, float]]:
+    for event in events:
+        made = event["steps"] - event.get("skipped", 0) if event.get("event") == "step" else 0
+        if made and event["loss"] is not None:
+            yield event["step"], made, event["loss"]
+
+
+def _command(start: Event) -> str | None:
+    """What was typed, wherever the model went."""
+    words = shlex.split(start.get("command") or "")
+    kept = [word for before, word in zip(["", *words], words, strict=False) if "--out" not in (before, word)]
+    return shlex.join(word for word in kept if not word.startswith("--out=")) or None
+
+
+def _events(place: Path) -> list[Event]:
+    if not (place / folder.METRICS).is_file():
+        raise MissingError(f"{place}: must be the folder of a run, but has no {folder.METRICS}. Is the path right?")
+    events = read_metrics(place / folder.METRICS)
+    if not any(event.get("event") == "end" and event.get("reason") == "done" for event in events):
+        raise DataError(f"{place}: must be a run that made all its steps, but did not. Go on with it first.")
+    return events
+
+
+def _fingerprint(place: Path) -> Mapping[str, Any]:
+    found = folder.read_fingerprint(place)
+    if found is None:
+        raise DataError(f"{place / folder.DATA}: must say which corpus it was, but does not. Train the model anew.")
+    return found
+
+
+def _round_below(value: float) -> int:
+    """The largest of 1, 2 and 5 times a power of ten that is not above a value, but at least 1."""
+    power = 10 ** max(len(str(int(value))) - 1, 0)
+    return max((times * power for times in (1, 2, 5) if times * power <= value), default=1)
+
+
+# ---- what decides how a run learns
+
+
+def _settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
+    """By dotted key, the values that matter to a course, and their defaults."""
+    found = {key: pair for key, pair in _walk(recipe, "") if _within(key, (*MUST_BE_SAME, *MAY_BE_CAUSE))}
+    if recipe.training.optimiser.schedule not in ENDS_WITH_STEPS:
+        del found["training.steps"]
+    return found
+
+
+def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for field in dataclasses.fields(settings):
+        value, key = getattr(settings, field.name), f"{path}{field.name}"
+        if dataclasses.is_dataclass(value):
+            yield from _walk(value, f"{key}.")
+        else:
+            # A kind says which defaults hold, so it has none itself.
+            default = None if field.name == "kind" else field.default
+            yield key, (list(value) if isinstance(value, tuple) else value, default)
+
+
+def _within(key: str, places: Sequence[str]) -> bool:
+    return any(key == place or key.startswith(f"{place}.") for place in places)
+
+
+def _corpus(fingerprint: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(fingerprint.get("files", {}).values())
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else text_of(value)

@@ -1,0 +1,143 @@
+"""What a model can do while it learns: its likelihood, its scores, and some texts of its own, on examples held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from regard.batch import Batch, Tokens
+from regard.data.batching import Batches
+from regard.data.dataset import Dataset
+from regard.decoding.sampling import SamplingSettings, sample
+from regard.decoding.search import SearchSettings, beam_search
+from regard.evaluation.labels import counted, tallies
+from regard.evaluation.metrics import Lines, Score, bleu
+from regard.labelling import Labeller
+from regard.models.interface import SequenceModel
+from regard.models.labelling import LabelModel
+from regard.recipe import Recipe
+from regard.training.log import Sample
+from regard.training.trainer import Trainer, Validation
+
+SAMPLES = 3
+LABELLED = 5_000  # texts that are labelled, for accuracy and F1
+GREEDY = SearchSettings(beam=1)
+CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
+PROMPT = 8
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a model could do at one step. In a team the leader alone has scores and samples."""
+
+    step: int
+    validation: Validation
+    label_scores: tuple[Score, ...]
+    """Accuracy and F1, of a model that gives labels."""
+    bleu: Score | None
+    """If the recipe asks for it."""
+    samples: tuple[Sample, ...]
+    labels: bool
+    """Whether it answers with labels, not with text."""
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Those beside the likelihood."""
+        return (*self.label_scores, *([] if self.bleu is None else [self.bleu]))
+
+    @property
+    def likelihood(self) -> str:
+        """The likelihood in words: a perplexity, or a loss where there are labels."""
+        if self.labels:
+            return f"loss {self.validation.nll:.4f}"
+        return f"perplexity {self.validation.perplexity:.3f}"
+
+    def to_json(self) -> dict[str, object]:
+        """For `metrics.jsonl`."""
+        values: dict[str, object] = {
+            "step": self.step, "nll": self.validation.nll, "perplexity": self.validation.perplexity,
+            "perplexity_per_byte": self.validation.perplexity_per_byte,
+        }  # fmt: skip
+        values |= {score.name.replace(" ", "_"): score.value for score in self.label_scores}
+        return values if self.bleu is None else {**values, "bleu": self.bleu.value}
+
+    def __str__(self) -> str:
+        each = "a label" if self.labels else "per token"
+        scores = "".join(f", {score.name} {score.value:.2f}" for score in self.scores)
+        return f"step {self.step:,}: validation {self.likelihood} {each}{scores}"
+
+
+class Examiner:
+    """Examines the model of a trainer, always on the same examples."""
+
+    def __init__(self, recipe: Recipe, data: Dataset, trainer: Trainer) -> None:
+        self.recipe, self.data, self.trainer = recipe, data, trainer
+
+    def examine(self) -> Examination:
+        """The model as it is now; all members of a team must ask."""
+        validation = self.trainer.validate(self._batches(), self.data.valid_bytes)
+        labels = self._label_scores()
+        samples = self._samples(max(SAMPLES, self._bleu_lines))
+        return Examination(
+            self.trainer.step, validation, tuple(labels), self._bleu(samples), tuple(samples[:SAMPLES]),
+            self.data.valid.labels is not None,
+        )  # fmt: skip
+
+    def _batches(self) -> Iterator[Batch]:
+        batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed)
+        return (batches[place] for place in range(batches.per_epoch))
+
+    def _label_scores(self) -> list[Score]:
+        # Evenly from all of them: a corpus may have them sorted by their labels.
+        pairs = self.data.valid_pairs[:: -(-len(self.data.valid_pairs) // LABELLED)]
+        with self.trainer.reading() as model:
+            if not self.trainer.team.leads or not isinstance(model, LabelModel):
+                return []
+            labeller = Labeller(model, self.data.tokenizer)
+            if model.task == "classify":
+                found = [[choice.label] for choice in labeller.classify([pair.source for pair in pairs])]
+                right = [[pair.target] for pair in pairs]
+            else:
+                found = [list(text.tags) for text in labeller.tag([pair.source for pair in pairs])]
+                right = [pair.target.split() for pair in pairs]
+        _, each_LC = counted(right, found, labeller.labels)
+        return [tally.score() for tally in tallies(each_LC)[:2]]
+
+    @property
+    def _bleu_lines(self) -> int:
+        return self.recipe.training.bleu_lines if self.data.valid.source is not None else 0
+
+    def _bleu(self, samples: Sequence[Sample]) -> Score | None:
+        judged = samples[: self._bleu_lines]
+        if not judged:
+            return None
+        lines = Lines([each.translation for each in judged], [[each.reference or "" for each in judged]])
+        return replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")
+
+    def _samples(self, count: int) -> list[Sample]:
+        """What the model makes of the first examples: their translation, or how their text goes on."""
+        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
+        pairs = self.data.valid_pairs[:count]
+        with self.trainer.reading() as model:
+            if not self.trainer.team.leads or not isinstance(model, SequenceModel):
+                return []
+            if self.data.valid.source is None:
+                prompts = [self.data.valid.target[number][:PROMPT] for number in range(min(SAMPLES, len(pairs)))]
+                drawn = sample(model, prompts, specials, CONTINUED, seeds=range(len(prompts)))
+                return [
+                    Sample(tokenizer.decode(prompt), None, tokenizer.decode(found.tokens))
+                    for prompt, found in zip(prompts, drawn, strict=True)
+                ]
+            texts = self._translate(model, [self.data.valid.source[number] for number in range(len(pairs))])
+        return [Sample(pair.source, pair.target, text) for pair, text in zip(pairs, texts, strict=True)]
+
+    def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
+        tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
+        texts = []
+        for first in range(0, len(sources), 64):
+            rows = [[*ids, specials.end] for ids in sources[first : first + 64]]
+            tokens = Tokens.padded(rows, specials.padding).to(self.trainer.device)
+            found = beam_search(model, tokens, specials, GREEDY)
+            texts += [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+        return texts

@@ -1,0 +1,207 @@
+"""Usual courses: made from runs, kept in files, and told to runs of the same recipe alone."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import bands as command
+from regard import bands, experiment, folder
+from regard.errors import DataError, MissingError, UsageError
+from regard.recipe import PRESETS, Recipe, build_recipe, load_recipe
+from regard.settings.tree import text_of
+from regard.viewing.training_curves import CURVES
+from tests.tiny import ENGLISH, GERMAN, write_lines
+
+NUMBERS = [(one, other) for one in range(13) for other in range(13)]
+SOURCE, TARGET = ([f"{words[one]} {words[other]}" for one, other in NUMBERS] for words in (ENGLISH, GERMAN))
+
+
+def recipe_of(place: Path, target: Sequence[str] = TARGET, overrides: Sequence[str] = ()) -> Recipe:
+    """Two words at a time, of which the source says all."""
+    place.mkdir(exist_ok=True)
+    source, other = (
+        text_of(str(write_lines(place / name, side))) for name, side in (("words.en", SOURCE), ("words.de", target))
+    )
+    settings = [
+        "name=pairs",
+        f'data={{kind="files", source={source}, target={other}, valid_source={source}, valid_target={other}}}',
+        "tokenizer.vocabulary=120",
+        "model={encoder_layers=1, decoder_layers=1, d_model=64, d_ff=128, heads=2, dropout=0.0, norm='pre'}",
+        "batch.tokens=512",
+        "training={steps=60, validate_every=30, save_every=30, keep=2, average=1, label_smoothing=0.0}",
+        "training.optimiser={warmup=20, factor=0.3, clip=1.0}",
+        "log.tensorboard=false",
+    ]
+    return build_recipe({}, [*settings, *overrides], "pairs")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three runs that differ in their seed alone."""
+    place = tmp_path_factory.mktemp("runs")
+    recipe = recipe_of(place / "corpus")
+    with torch.random.fork_rng():
+        for seed in (1, 2, 3):
+            experiment.train(replace(recipe, seed=seed), place / str(seed))
+    return [place / str(seed) for seed in (1, 2, 3)]
+
+
+@pytest.fixture(autouse=True)
+def measured(runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bands.Band]:
+    """Their course is that of a recipe which comes with Regard."""
+    band = bands.band_of_runs(runs)
+    (tmp_path / "bands").mkdir()
+    (tmp_path / "bands" / "pairs.toml").write_text(band.to_toml(), encoding="utf-8")
+    monkeypatch.setattr(bands, "BANDS", tmp_path / "bands")
+    with torch.random.fork_rng():
+        yield band
+
+
+def notes(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+
+
+def test_a_run_like_the_others_says_nothing_and_is_drawn_over_what_is_usual(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.train(recipe_of(tmp_path / "corpus", overrides=["seed=4"]), tmp_path / "out")
+    assert notes(capsys) == []
+    picture = (tmp_path / "out" / CURVES).read_text(encoding="utf-8")
+    assert picture.count('class="band c') == 2
+    assert "shaded: usual, 3 runs" in picture
+
+
+def test_a_rate_a_hundred_times_higher_is_noticed_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.train(recipe_of(tmp_path / "corpus", overrides=["training.optimiser.factor=30.0"]), tmp_path / "out")
+    (said,) = notes(capsys)
+    assert re.search(r"loss \d\.\d\d at step \d+ is \d\.\d\d nats above the usual .* of `pairs` \(3 runs\)", said)
+    assert said.endswith("What differs here: `training.optimiser.factor` is 30.0, not 0.3.")
+
+
+def test_lines_that_are_not_aligned_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shuffled = random.Random(1).sample(TARGET, len(TARGET))
+    experiment.train(recipe_of(tmp_path / "corpus", shuffled), tmp_path / "out")
+    (said,) = notes(capsys)
+    assert said.endswith(
+        "the corpus is about as large, but another one, whose lines may not stand beside their translations."
+    )
+
+
+def test_a_run_that_goes_on_is_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = recipe_of(tmp_path / "corpus", overrides=["seed=4", "training.steps=25"])
+    experiment.train(recipe, tmp_path / "out")
+    longer = replace(recipe, training=replace(recipe.training, steps=60))
+    experiment.train(longer, tmp_path / "out", resume=True)
+    assert notes(capsys) == []
+    faster = replace(longer.training.optimiser, factor=3.0)
+    broken = replace(longer, training=replace(longer.training, steps=90, optimiser=faster))
+    assert bands.watch_of(broken, folder.read_fingerprint(tmp_path / "out") or {}) is not None
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.d_ff=64", "model.dropout=0.1", "tokenizer.vocabulary=110", "training.label_smoothing=0.1",
+     "training.r_drop=1.0", "batch.layout='packed'", "name=other", "name=../pairs"],
+)  # fmt: skip
+def test_another_recipe_has_another_course(override: str, runs: list[Path]) -> None:
+    fingerprint = folder.read_fingerprint(runs[0]) or {}
+    assert bands.watch_of(folder.read_recipe(runs[0]), fingerprint) is not None
+    assert bands.watch_of(folder.read_recipe(runs[0], [override]), fingerprint) is None
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["seed=9", "training.steps=500", "training.save_every=7", "training.parts=2", "search.beam=2", "device=cpu",
+     "log.tensorboard=true"],
+)  # fmt: skip
+def test_what_does_not_change_the_course_is_no_cause(override: str, runs: list[Path]) -> None:
+    watch = bands.watch_of(folder.read_recipe(runs[0], [override]), folder.read_fingerprint(runs[0]) or {})
+    assert watch is not None
+    assert watch.causes == []
+
+
+def test_causes_are_named_with_both_values(measured: bands.Band, runs: list[Path]) -> None:
+    changes = ["batch.tokens=64", "training.optimiser.schedule=cosine", "training.optimiser.warmup=4_000"]
+    recipe = folder.read_recipe(runs[0], changes)
+    causes = measured.causes(recipe, folder.read_fingerprint(runs[0]) or {})
+    assert "`batch.tokens` is 64, not 512" in causes
+    assert '`training.optimiser.schedule` is "cosine", not "paper"' in causes
+    assert "`training.optimiser.warmup` is 4000, not 20" in causes
+
+
+def test_another_amount_of_data_is_another_course(measured: bands.Band, runs: list[Path]) -> None:
+    recipe, fingerprint = folder.read_recipe(runs[0]), dict(folder.read_fingerprint(runs[0]) or {})
+    assert measured.fits(recipe, {**fingerprint, "tokens": round(measured.tokens * 1.04)})
+    assert not measured.fits(recipe, {**fingerprint, "tokens": round(measured.tokens * 1.06)})
+    assert not measured.fits(recipe, {**fingerprint, "examples": round(measured.examples * 0.9)})
+    assert not measured.fits(recipe, {"files": {}, "reading": ""})
+
+
+def test_the_same_files_the_other_way_round_are_another_course(measured: bands.Band, runs: list[Path]) -> None:
+    recipe, fingerprint = folder.read_recipe(runs[0]), dict(folder.read_fingerprint(runs[0]) or {})
+    assert len(fingerprint["files"]) == 2
+    assert not measured.fits(recipe, {**fingerprint, "files": dict(reversed(fingerprint["files"].items()))})
+
+
+def test_a_band_comes_back_from_its_file(measured: bands.Band, capsys: pytest.CaptureFixture[str]) -> None:
+    found = bands.band_of_recipe("pairs")
+    assert found is not None
+    assert found.to_toml() == measured.to_toml()
+    assert (found.seeds, found.course.runs, found.course.stretch) == ((1, 2, 3), 3, 2)
+    assert [usual.step for usual in found.course.validation] == [30, 60]
+    assert [usual.step for usual in found.course.training] == list(range(2, 61, 2))
+    assert "--out" not in (found.command or "")
+
+
+def test_the_command_prints_the_file(
+    runs: list[Path], measured: bands.Band, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.main([str(run) for run in runs])
+    assert capsys.readouterr().out == measured.to_toml()
+    with pytest.raises(SystemExit, match="2"):
+        command.main([str(runs[0])])
+    assert "needs at least 2 runs" in capsys.readouterr().err
+
+
+def test_runs_that_do_not_belong_together_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a seed of its own"):
+        bands.band_of_runs([runs[0], runs[0]])
+    with pytest.raises(MissingError, match=r"recipe\.toml"):
+        bands.band_of_runs([runs[0], tmp_path])
+    other = Path(shutil.copytree(runs[1], tmp_path / "other"))
+    text = (other / folder.RECIPE).read_text(encoding="utf-8")
+    (other / folder.RECIPE).write_text(text.replace("factor = 0.3", "factor = 0.4"), encoding="utf-8")
+    with pytest.raises(UsageError, match="differ in their seed alone, but its settings differ"):
+        bands.band_of_runs([runs[0], other])
+    (other / folder.RECIPE).write_text(text, encoding="utf-8")
+    metrics = (other / folder.METRICS).read_text(encoding="utf-8").splitlines()
+    (other / folder.METRICS).write_text("\n".join(metrics[:50]), encoding="utf-8")
+    with pytest.raises(DataError, match="made all its steps"):
+        bands.band_of_runs([runs[0], other])
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bands" / "pairs.toml").write_text("recipe = 'pairs'\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.toml: must be a band"):
+        bands.band_of_recipe("pairs")
+
+
+@pytest.mark.parametrize("file", sorted((PRESETS / "bands").glob("*.toml")), ids=lambda file: file.stem)
+def test_what_is_shipped_was_measured_with_the_recipe_as_it_is(file: Path) -> None:
+    band = bands.read_band(file)
+    assert band.course.recipe == file.stem
+    recipe, hashes = load_recipe(file.stem), {str(number): found for number, found in enumerate(band.corpus)}
+    fingerprint = {"files": hashes, "reading": "", "examples": band.examples, "tokens": band.tokens}
+    assert band.fits(recipe, fingerprint), f"{file.stem} has changed: measure its course anew"
+    assert band.causes(recipe, fingerprint) == []
+    assert len(set(band.seeds)) >= 3
+    assert len(band.course.training) >= 20
+    assert band.course.validation

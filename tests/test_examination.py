@@ -1,0 +1,53 @@
+"""What is told of a model while it learns: in a line for people, and in values for `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from regard.assembly import new_trainer
+from regard.data.dataset import read_dataset
+from regard.evaluation.metrics import Score
+from regard.examination import SAMPLES, Examination, Examiner
+from regard.training.team import ALONE
+from regard.training.trainer import Validation
+from tests.tiny import generated_recipe
+
+VALIDATION = Validation(nll=math.log(4), tokens=10, bytes=20)
+
+
+def test_text_is_told_by_its_perplexity_and_bleu() -> None:
+    found = Examination(1_500, VALIDATION, (), Score("BLEU (greedy, 4 lines)", 12.345, "sig"), (), labels=False)
+    assert str(found) == "step 1,500: validation perplexity 4.000 per token, BLEU (greedy, 4 lines) 12.35"
+    assert found.to_json() == {
+        "step": 1_500, "nll": math.log(4), "perplexity": pytest.approx(4.0), "perplexity_per_byte": pytest.approx(2.0),
+        "bleu": 12.345,
+    }  # fmt: skip
+
+
+def test_labels_are_told_by_their_loss_and_their_own_scores() -> None:
+    scores = (Score("accuracy", 90.0, "sig"), Score("macro F1", 80.0, "sig"))
+    found = Examination(7, VALIDATION, scores, None, (), labels=True)
+    assert str(found) == "step 7: validation loss 1.3863 a label, accuracy 90.00, macro F1 80.00"
+    assert (found.to_json()["accuracy"], found.to_json()["macro_F1"]) == (90.0, 80.0)
+    assert found.scores == scores
+
+
+@pytest.mark.parametrize("lines", [0, 5])
+def test_a_model_is_examined_on_the_same_examples_each_time_and_stays_as_it_is(lines: int) -> None:
+    recipe = generated_recipe([f"training.bleu_lines={lines}", "device=cpu"])
+    with torch.random.fork_rng():
+        data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+        trainer = new_trainer(recipe, data, ALONE)
+        examiner, before = (
+            Examiner(recipe, data, trainer),
+            {k: v.clone() for k, v in trainer.model.state_dict().items()},
+        )
+        first, second = examiner.examine(), examiner.examine()
+    assert first == second
+    assert len(first.samples) == SAMPLES
+    assert [sample.source for sample in first.samples] == [pair.source for pair in data.valid_pairs[:SAMPLES]]
+    assert (first.bleu is not None) == (lines > 0)
+    assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())

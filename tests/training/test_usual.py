@@ -1,0 +1,119 @@
+"""A run beside the usual course of its recipe: silent inside the band, a sentence once each time it leaves it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.training.report import StepReport
+from regard.training.usual import FLOOR, Course, Stretches, Usual, Watch
+
+COURSE = Course(
+    "demo", 5, 10,
+    training=tuple(Usual(step, 4.0, 0.02) for step in (10, 20, 30, 40)),
+    validation=(Usual(20, 3.0, 0.1), Usual(40, 3.0, 0.1)),
+)  # fmt: skip
+
+
+def report(step: int, loss: float, steps: int = 10, skipped: int = 0) -> StepReport:
+    return StepReport(step, steps, loss, 1e-3, 1.0, 100, 1.0, skipped)
+
+
+def test_the_margin_is_three_standard_deviations_and_not_less_than_the_floor() -> None:
+    assert Usual(1, 2.0, 0.1).margin == pytest.approx(0.3)
+    assert Usual(1, 2.0, 0.001).margin == FLOOR
+    assert Usual(1, 2.0, 0.1).high == pytest.approx(2.3)
+    assert Usual(1, 0.02, 0.0).low == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(1, 25), st.floats(0, 9)), min_size=1, max_size=30), st.integers(1, 20))
+def test_a_stretch_has_the_mean_of_its_steps(parts: list[tuple[int, float]], length: int) -> None:
+    reports, step = [], 0
+    for steps, loss in parts:
+        step += steps
+        reports.append((step, steps, loss))
+    found = list(Stretches(length).of(reports))
+    assert [end for end, _ in found] == sorted({end for end, _ in found})
+    assert all(end % length == 0 for end, _ in found)
+    for end, mean in found:
+        # A report belongs to the stretch that it ends in.
+        inside = [(steps, loss) for last, steps, loss in reports if end - length < last <= end]
+        assert mean == pytest.approx(sum(steps * loss for steps, loss in inside) / sum(steps for steps, _ in inside))
+        assert 2 * sum(steps for steps, _ in inside) >= length
+
+
+def test_single_steps_and_reports_of_several_give_the_same_stretches() -> None:
+    losses = [float(number % 7) for number in range(40)]
+    single = list(Stretches(10).of((number + 1, 1, loss) for number, loss in enumerate(losses)))
+    fives = list(Stretches(10).of((first + 5, 5, sum(losses[first : first + 5]) / 5) for first in range(0, 40, 5)))
+    assert [end for end, _ in single] == [10, 20, 30, 40]
+    assert dict(single) == pytest.approx(dict(fives))
+
+
+def test_a_stretch_that_was_hardly_seen_is_left_out() -> None:
+    assert list(Stretches(10).of([(10, 4, 1.0), (20, 10, 2.0)])) == [(20, 2.0)]
+    assert list(Stretches(10).of([(10, 5, 1.0)])) == [(10, 1.0)]
+
+
+def test_a_run_inside_the_band_or_below_it_says_nothing() -> None:
+    watch = Watch(COURSE, ["never told"])
+    for step, loss in ((10, 4.05), (20, 3.98), (30, 1.0), (40, 4.0)):
+        assert watch.report(report(step, loss)) is None
+        assert watch.aside == ""
+    assert watch.validated(20, 3.29) is None
+    assert watch.validated(40, 0.5) is None
+
+
+def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
+    watch = Watch(COURSE, ["`batch.tokens` is 64, not 1024"])
+    assert watch.report(report(10, 4.1)) is None
+    assert watch.aside == ""
+    said = watch.validated(15, 9.9)  # nobody measured step 15: the training loss is what is known
+    assert said is not None
+    assert said.startswith(
+        "note: training loss 4.10 at step 10 is 0.10 nats above the usual 4.00 ± 0.06 of `demo` (5 runs)"
+    )
+    assert said.endswith("What differs here: `batch.tokens` is 64, not 1024.")
+    assert watch.report(report(20, 4.1)) is None
+    assert watch.aside == "0.10 above the usual"
+    assert watch.validated(20, 3.0) is None
+    back = watch.report(report(30, 4.0))
+    assert back == "note: the loss is as usual for `demo` again."
+    assert watch.aside == ""
+    assert watch.report(report(40, 4.01)) is None
+    assert "validation loss 4.00 at step 40 is 1.00 nats above the usual 3.00 ± 0.30" in (
+        watch.validated(40, 4.0) or ""
+    )
+
+
+def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
+    watch = Watch(COURSE, [])
+    said = watch.report(report(10, 4.4, skipped=1)) or ""
+    assert "training loss 4.40 at step 10 is 0.40 nats above" in said
+    assert "What differs here: 1 step was skipped, because gradients were no numbers." in said
+    assert watch.validated(20, 9.0) is None
+    other = Watch(COURSE, [])
+    other.report(report(10, 4.07))
+    assert "validation loss 5.00 at step 20" in (other.validated(20, 5.0) or "")
+
+
+def test_without_a_difference_it_says_what_is_left() -> None:
+    said = Watch(COURSE, []).report(report(10, 6.0)) or ""
+    assert "Settings and corpus are those of the usual runs. What is left: the seed" in said
+
+
+def test_past_the_end_of_the_course_and_where_nothing_came_of_the_steps_there_is_nothing_to_say() -> None:
+    watch = Watch(COURSE, [])
+    assert watch.report(report(40, 9.0)) is not None
+    assert watch.aside == "5.00 above the usual"
+    assert watch.report(report(50, 99.0)) is None
+    assert watch.aside == ""
+    assert watch.report(report(20, 0.0, skipped=10)) is None
+    assert watch.validated(50, 99.0) is None
+
+
+def test_a_run_that_goes_on_in_the_middle_of_a_stretch() -> None:
+    watch = Watch(COURSE, [])
+    assert watch.report(report(20, 99.0, steps=3)) is None  # three of ten steps say too little
+    assert watch.report(report(30, 5.0)) is not None
