@@ -162,6 +162,11 @@ def test_a_licence_is_stated_or_said_to_be_missing(place: Path) -> None:
     assert model_card(place, Recipe(licence="mit"), RESULT).endswith("## Licence\n\nmit\n")
 
 
+def test_whose_data_it_learned_from_stands_beside_the_licence(place: Path) -> None:
+    card = model_card(place, Recipe(licence="mit", attribution=("Songs, by Ann.", "Tales, by Bob.")), RESULT)
+    assert card.endswith("## Licence\n\nmit\n\nIt learned from:\n\n- Songs, by Ann.\n- Tales, by Bob.\n")
+
+
 def test_a_start_notes_command_machine_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/regard", "train", "--out", "a b"])
     found = start_facts(7, torch.device("cpu"), processes=4)

@@ -293,6 +293,7 @@ def test_the_share_never_grows() -> None:
     shares = [held_out_share(count) for count in range(0, 200_000, 37)]
     assert shares == sorted(shares, reverse=True)
     assert (shares[0], held_out_share(10_000), held_out_share(10_000_000)) == (0.5, 0.02, 0.0001)
+    assert [held_out_share(count, 0.1) for count in (20, 100, 1_000, 100_000)] == [0.5, 0.2, 0.1, 0.01]
 
 
 def test_kept_pairs_carry_their_keys() -> None:

@@ -104,6 +104,49 @@ def test_restoring_takes_the_tags_from_the_text(tmp_path: Path) -> None:
     assert len(labels_of(data.tokenizer)) == 21, "all that can be, whether they occur or not"
 
 
+CONLL_U = [
+    "# text = du pain 10 000 fois",
+    "1-2\tdu\t_\t_", "1\tde\tde\tADP", "2\tle\tle\tDET", "2.1\tunseen\tx\tX", "3\t10 000\tx\tNUM", "# no word",
+    "4\t#\t#\tSYM", "", "1\tfin\tfin\tNOUN",
+]  # fmt: skip
+
+
+def test_files_as_they_are_given_away(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "words.conllu", CONLL_U)
+    (pairs,) = [open_corpus(Tagged(str(file), valid=str(file), columns=(2, 4))).valid()]
+    assert [(pair.source, pair.target) for pair in pairs] == [("de le 10_000 #", "ADP DET NUM SYM"), ("fin", "NOUN")]
+    file = write_lines(tmp_path / "words.txt", ["-DOCSTART- -X- O O", "", "Rome NNP B-LOC", "# # O"])
+    (pair,) = open_corpus(Tagged(str(file), valid=str(file))).valid()
+    assert (pair.source, pair.target) == ("Rome #", "B-LOC O")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), [("1\tcat", "line 1.*4 columns.*has 2"), ("1\tcat\tx\t ", "line 1.*no tag")]
+)
+def test_columns_that_are_missing(tmp_path: Path, line: str, words: str) -> None:
+    file = write_lines(tmp_path / "words.conllu", [line])
+    with pytest.raises(DataError, match=words):
+        open_corpus(Tagged(str(file), valid=str(file), columns=(2, 4))).valid()
+
+
+@pytest.mark.parametrize("columns", [(1, 1), (0, 2)])
+def test_columns_that_cannot_be(columns: tuple[int, int]) -> None:
+    for kind in (Labelled, Tagged):
+        with pytest.raises(ValueError, match="two different ones"):
+            kind("file", columns=columns)
+
+
+def test_a_tenth_is_held_out_and_labels_are_counted(tmp_path: Path) -> None:
+    lines = [f"text {number}\t{'rare' if number % 10 == 0 else 'usual'}" for number in range(2_000)]
+    corpus = open_corpus(Labelled(str(write_lines(tmp_path / "table.tsv", lines))))
+    assert 150 < len(corpus.valid()) < 250
+    report = corpus.report()
+    assert list(report.labels) == ["usual", "rare"]
+    assert report.labels["rare"] == pytest.approx(0.1, abs=0.03)
+    assert "labels: usual 9" in report.to_text()
+    assert "target" not in report.to_text()
+
+
 def test_a_label_that_is_held_out_is_known(tmp_path: Path) -> None:
     train, valid = write_lines(tmp_path / "a.tsv", ["x\t1", "y\t2"]), write_lines(tmp_path / "b.tsv", ["z\t3"])
     assert labels_of(dataset(Labelled(str(train), valid=str(valid))).tokenizer) == ("1", "2", "3")
@@ -116,6 +159,7 @@ def test_a_label_that_is_held_out_is_known(tmp_path: Path) -> None:
         (["text\t1", "text\t "], Labelled, "line 2.*no label"),
         (["\t1"], Labelled, "line 1.*no text"),
         (["the DET", "cat"], Tagged, "line 2.*'cat'"),
+        (["# sent_id = 1", "1\tcat\tcat\tNOUN"], Tagged, r"line 1.*CoNLL-U.*data\.columns"),
         (["a\t1", "b\t1", "c\t1"], Labelled, "at least 2"),
     ],
 )

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from regard import planning
+from regard import bands, planning
 from regard.planning import BYTES_A_TOKEN, CPU_HOURS, SHARE
 from regard.recipe import presets
 from regard.status import PAUSE_ELSEWHERE
+from regard.training import usual
 from regard.training.adapters import EVENTS, LogSettings
 from regard.training.log import RECENT
 from tests.tiny import ENGLISH, GERMAN, write_lines
@@ -67,3 +68,20 @@ def test_the_settings_of_the_log_exist() -> None:
     named = re.findall(r"`log\.(\w+)=", text)
     assert named == list(LogSettings.__dataclass_fields__)
     assert f"`{EVENTS}/`" in text
+
+
+def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("### The usual course")[2].partition("### ")[0]
+    assert f"mean ± {usual.WIDTH:g} standard deviations over the runs, but at least ± {usual.FLOOR} nats" in text
+    assert usual.FAR == 3
+    assert "three times as far off" in text
+    assert bands.AMOUNT == 1 / 20
+    assert "one in twenty" in text
+    rows = {row[0].strip("`"): row[1:] for row in table_rows(text.rpartition("| recipe |")[2])}
+    files = {file.stem: bands.read_band(file) for file in bands.BANDS.glob("*.toml")}
+    assert rows.keys() == files.keys()
+    for name, band in files.items():
+        last = [points[-1] for points in (band.course.training, band.course.validation)]
+        assert rows[name] == [
+            str(band.course.runs), f"{last[0].step:,}", *(f"{point.mean:.3f} ± {point.margin:.3f}" for point in last),
+        ]  # fmt: skip

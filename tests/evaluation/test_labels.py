@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ def test_by_hand() -> None:
     assert (mistake.right, mistake.given, mistake.times, mistake.line, mistake.text) == ("a", "b", 1, 3, "y")
     assert json.loads(json.dumps(report.to_json()))["answers"] == 4
     assert "75.00" in report.to_text()
+    assert re.search(r"^c +0 +0 +– +– +–$", report.to_text(), re.MULTILINE), "what never was has no figures"
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(LABELS)), max_size=4), min_size=1))
@@ -54,7 +56,7 @@ def test_by_definition(lines: list[list[tuple[str, str]]]) -> None:
 
 
 def test_a_label_the_model_does_not_know() -> None:
-    with pytest.raises(DataError, match=r"line 2.*'d'"):
+    with pytest.raises(DataError, match=r"text 2.*'d'"):
         counted([["a"], ["d"]], [["a"], ["a"]], LABELS)
 
 

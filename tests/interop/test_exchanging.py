@@ -61,7 +61,7 @@ def test_texts_may_be_given(words_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--to", "tensorflow"), "--to must be one of: huggingface, ctranslate2, onnx"),
+        (("--to", "tensorflow"), "--to must be one of: huggingface, ctranslate2, onnx, regard"),
         (("--to", "huggingface", "--numbers", "int8"), "--numbers must be one of: float32 for huggingface"),
         (("--to", "onnx", "--numbers", "int16"), "--numbers must be one of"),
     ],

@@ -179,3 +179,6 @@ def test_other_test_files(table: Path, tmp_path: Path) -> None:
     failed(regard("evaluate", table, write_lines(tmp_path / "new.tsv", ["one\tfr"])), 65, "'fr'")
     failed(regard("evaluate", table, file, file), 2, "one file")
     failed(regard("evaluate", table, file, "--confusion", tmp_path / "x.png"), 2, ".svg")
+    for option in (["--beam", 4], ["--out", tmp_path / "labels"], ["--rouge"], ["--extra-length", 3]):
+        failed(regard("evaluate", table, file, *option), 2, f"{option[0]} is for models that translate")
+    failed(regard("evaluate", table, file, "--overlap", 3), 2, "--overlap is for language models")

@@ -1,5 +1,5 @@
-"""Takes the pictures of `docs/page.md`: `python -m tests.serve.pictures ADDRESS`, with a translating model called
-`demo` and a language model called `gpt-char` served there."""
+"""Takes the pictures of `docs/page.md`: `python -m tests.serve.pictures ADDRESS [VIEW …]`, with a translating model
+called `demo`, a language model called `gpt-char` and a tagger called `parts` served there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -26,6 +27,11 @@ def translate(page: Page) -> None:
     page.locator(".output .word").first.wait_for()
     page.locator(".output .word").nth(4).click()
     page.locator(".alternatives li").first.wait_for()
+
+
+def labels(page: Page) -> None:
+    page.locator("textarea").fill("the cat sees a dog")
+    page.locator(".tagged button").filter(has_text="sees").click()
 
 
 def attention(page: Page) -> None:
@@ -53,18 +59,21 @@ def inside(page: Page) -> None:
     page.locator(".big-facts").wait_for(timeout=60_000)
 
 
-def take(address: str) -> None:
-    """All pictures, in all looks."""
+VIEWS = (translate, labels, attention, beam, explore, walk, inside)
+MODELS = {labels: "parts", explore: "gpt-char"}
+
+
+def take(address: str, names: Sequence[str]) -> None:
+    """The pictures of some views, or of all, in all looks."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for look, settings in LOOKS.items():
             page = browser.new_context(**settings).new_page()  # type: ignore[arg-type]
             page.goto(address)
-            for view in (translate, attention, beam, explore, walk, inside):
+            for view in [each for each in VIEWS if not names or each.__name__ in names]:
                 page.mouse.move(0, 0)  # it would point at something in the next view
                 page.goto(re.sub("(#.*)?$", f"#{view.__name__}", page.url, count=1))
-                model = "gpt-char" if view is explore else "demo"
-                page.locator("#settings select").first.select_option(model)
+                page.locator("#settings select").first.select_option(MODELS.get(view, "demo"))
                 view(page)
                 if view is not attention:
                     page.mouse.move(0, 0)
@@ -77,4 +86,4 @@ def take(address: str) -> None:
 
 
 if __name__ == "__main__":
-    take(sys.argv[1])
+    take(sys.argv[1], sys.argv[2:])

@@ -44,6 +44,11 @@ def test_tag(client: httpx.Client, places: dict[str, Path]) -> None:
     (wanted,) = model.tag(["Speak, you!"])
     assert [word["label"] for word in found["words"]] == list(wanted.tags)
     assert [word["word"] for word in found["words"]] == ["speak", "you"]
+    assert len(model.labels) == 21
+    for word, choice in zip(found["words"], wanted.choices, strict=True):
+        assert list(word["probabilities"].items()) == list(choice.to_json(12)["probabilities"].items())  # type: ignore[attr-defined]
+        assert len(word["probabilities"]) == 12
+        assert next(iter(word["probabilities"])) == word["label"]
     assert found["restored"] == model.restore(["speak you"])[0]
 
 

@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 import pytest
 
 from regard.api import load
-from regard.exploring.sentences import SENTENCES, TITLES
 from regard.serve.limits import Limits
 from tests.serve.running import Running, running
 
@@ -131,20 +130,6 @@ def test_there_are_words_for_everything_in_every_language() -> None:
     assert len(used) > 100
     # What several views say stands once, under no view.
     assert {name for name in used if name not in known and name.partition(".")[2] not in known} == set()
-
-
-def test_every_step_of_a_walk_can_be_told_in_every_language() -> None:
-    rows = dict(
-        re.findall(
-            r'^  "((?:said|step)\.[\w.]+)": \[(.*)\],$', FILES["words-table.js"].read_text("utf-8"), re.MULTILINE
-        )
-    )
-    english = {f"said.{name}": text for name, text in SENTENCES.items()}
-    english |= {f"step.{name}": text for name, text in TITLES.items()}
-    assert rows.keys() == english.keys()
-    for name, cells in rows.items():
-        for said in re.findall(r'"(.*?)"', cells):
-            assert set(re.findall(r"\{\w+\}", said)) == set(re.findall(r"\{\w+\}", english[name])), name
 
 
 # ---- translate
@@ -391,10 +376,13 @@ def test_the_beam_is_drawn_and_its_sliders_run_it_again(visit: Opener) -> None:
     rounds = page.locator(".growth input")
     rounds.fill("1")
     assert page.locator(".node:not(.later)").count() < page.locator(".node").count()
-    with page.expect_download() as download:
+    with page.expect_download() as download, page.expect_request("**/api/picture") as asked:
         page.get_by_role("button", name="Save as SVG").click()
+    assert (asked.value.post_data_json["what"], asked.value.post_data_json["beam"]) == ("beam", 2)
     drawn = ElementTree.fromstring(Path(download.value.path()).read_text(encoding="utf-8"))
-    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}text")) == 2 * page.locator(".node:not(.later)").count()
+    assert drawn.tag.endswith("svg")
+    pieces = {text.strip() for text in drawn.itertext()}
+    assert {piece.strip("␣") for piece in winning.locator("bdi").all_inner_texts()} - {"■"} <= pieces
 
 
 # ---- explore
@@ -520,20 +508,17 @@ def test_a_gpt_shows_what_it_kept_and_what_it_computed(visit: Opener) -> None:
 def test_every_language_tells_the_numbers_of_the_walk(visit: Opener, server: Running) -> None:
     page = visit("walk", "babble")
     walk_through(page, "seven")
-    steps = ask(server, "walk", model="babble", text="seven")["steps"]
-    (kept,) = [step for step in steps if step["id"] == "qkv"]
-    (scale,) = [step for step in steps if step["id"] == "scale"]
     for language, scaled in (("en", "Divided by"), ("de", "Geteilt durch"), ("zh", "除以")):
         page.locator("#settings select").nth(1).select_option(language)
         labelled(page, {"en": "Text", "de": "Text", "zh": "文字"}[language]).fill("seven")
-        title = f"{scaled} √{scale['values']['d_k']}"
-        page.locator(".steps button").filter(has_text=title).click()
-        expect(page.locator(".step h2")).to_have_text(title)
-        page.locator(".steps button").nth(steps.index(kept)).click()
-        expect(page.locator(".sentence")).to_contain_text(re.compile(rf"[(（]{kept['values']['count']}\b"))
+        steps = ask(server, "walk", model="babble", text="seven", tongue=language)["steps"]
+        assert sum(step["title"].startswith(f"{scaled} √") for step in steps) == 1
+        expect(page.locator(".steps button > span:not(.rank)")).to_have_text([step["title"] for step in steps])
         for place, step in enumerate(steps):
             page.locator(".steps button").nth(place).click()
-            assert "{" not in page.locator(".sentence").inner_text(), step["id"]
+            expect(page.locator(".step h2")).to_have_text(step["title"])
+            expect(page.locator(".sentence")).to_have_text(step["sentence"])
+            assert "{" not in step["sentence"], step["id"]
 
 
 def test_the_last_label_of_a_table_has_room(visit: Opener) -> None:
@@ -575,9 +560,19 @@ def test_a_view_that_does_not_suit_the_model_says_so_and_offers_one_that_does(vi
     page.get_by_role("button", name="Use babble").click()
     expect(page.locator(".bars.next li")).to_have_count(10)
     labelled(page, "Model").select_option("words")
+    expect(page.locator(".unsuited-note")).to_contain_text("has nothing to show here")
     page.get_by_role("button", name="Translate").click()
     expect(page).to_have_url(re.compile("#translate$"))
     expect(page.locator(".panes")).to_be_visible()
+
+
+def test_the_menu_has_what_the_model_can_show(visit: Opener) -> None:
+    page = visit("translate")
+    menu = page.locator("nav#nav a")
+    expect(menu).to_have_text(["Translate", "Attention", "Beam", "Walk through", "Inside"])
+    page.goto(re.sub("#.*", "#inside", page.url))
+    labelled(page, "Model").select_option("babble")
+    expect(menu).to_have_text(["Attention", "Explore", "Walk through", "Inside"])
 
 
 def test_the_language_and_the_colours_are_kept(visit: Opener) -> None:

@@ -51,6 +51,7 @@ def write(page: Page) -> None:
 
 def test_a_piece_is_written_played_and_saved(page: Page, tmp_path: Path) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Music")
+    expect(page.locator("nav#nav a")).to_have_text(["Music", "Attention", "Explore", "Walk through", "Inside"])
     expect(page.locator(".readout")).to_have_text("Write a piece to hear and see it.")
     write(page)
     page.get_by_role("button", name="Play").click()
@@ -70,6 +71,8 @@ def test_lines_of_a_note_by_keyboard_and_without_a_head(page: Page, tmp_path: Pa
     (tmp_path / "in.mid").write_bytes(SCALE)
     page.get_by_label("Go on from a MIDI file").set_input_files(tmp_path / "in.mid")
     expect(page.get_by_text("in.mid")).to_be_visible()
+    # Browsers write the name of the file themselves; it is enough to read it once.
+    assert page.locator("input[type=file]").evaluate("({ value, clientWidth }) => value === '' && clientWidth <= 1")
     write(page)
     assert page.locator(".roll .primed").count() == 4
     page.locator(".roll").focus()
@@ -90,6 +93,15 @@ def test_a_bad_primer_is_told(page: Page, tmp_path: Path) -> None:
     page.get_by_label("Go on from a MIDI file").set_input_files(tmp_path / "in.mid")
     page.get_by_role("button", name="Write a piece").click()
     expect(page.get_by_role("status").filter(has_text="must be a MIDI file")).to_be_visible()
+
+
+def test_no_view_begins_with_words_that_mean_nothing_to_it(page: Page) -> None:
+    for view, said in (("attention", ".written"), ("walk", ".walk-words")):
+        page.goto(f"{page.url.partition('#')[0]}#{view}")
+        expect(page.locator(said)).to_have_text("Write a sentence above.")
+        expect(page.locator("textarea")).to_have_value("")
+    page.goto(f"{page.url.partition('#')[0]}#explore")
+    expect(page.locator(".bars.next li")).to_have_count(10)  # what a piece may begin with
 
 
 @pytest.mark.skipif(not AXE, reason="needs axe-core, named by REGARD_AXE")

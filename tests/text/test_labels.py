@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import DataError
+from regard.text import labels
 from regard.text.labels import FIRST, WordCutter, labels_of, numbers_of, with_labels
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 
@@ -40,6 +41,17 @@ def test_words_cut_one_by_one_are_those_of_the_text(kind: str) -> None:
     joined = [token for word in cut for token in word]
     assert tokenizer.decode(joined).strip() == "the cat sat"
     assert all(cut)
+
+
+def test_no_more_words_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "KEPT", 3)
+    cutter = WordCutter(TEXT)
+    for _ in range(2):
+        for number in range(20):
+            ((one, two),) = cutter.cut([["cat", f"mat{number}"]])
+            assert one == TEXT.encode("cat")
+            assert two == TEXT.encode(f"mat{number}")
+            assert len(cutter._known) <= 3 + 2
 
 
 def test_a_word_of_which_nothing_is_left_still_has_a_token() -> None:

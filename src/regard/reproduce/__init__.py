@@ -1,1 +1,1 @@
-"""The tables of Attention Is All You Need, each as one command: the paper's numbers beside ours."""
+"""What was published, made again: tables of the paper beside ours, studies, and figures of published models."""

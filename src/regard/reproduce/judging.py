@@ -1,0 +1,107 @@
+"""A finished model folder judged as `regard evaluate` judges it: its translations scored, its references weighed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regard import folder
+from regard.data.corpus import Files
+from regard.data.generated import Generated
+from regard.errors import UsageError
+from regard.evaluation import catalogue, metrics
+from regard.evaluation.catalogue import Scoring
+from regard.evaluation.likelihood import Likelihood, likelihood
+from regard.evaluation.metrics import Lines, Score, Tally
+from regard.evaluation.running import text_likelihood
+from regard.machine import choose_device
+from regard.models.precision import convert
+from regard.recipe import Recipe
+from regard.reproduce.outcome import Stretch
+from regard.translation.translator import Translator, one_line
+
+Figures = Callable[[Lines, Scoring], list[Tally]]
+FEWEST = 20  # lines: the BLEU of fewer jumps about too much to be drawn
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The scores of one set of pairs by their names, and the translations they are of."""
+
+    scores: dict[str, Score]
+    translations: list[str]
+    tokens: int
+    """Of the translations."""
+    seconds: float
+    """That the search took."""
+
+
+class Judge:
+    """A model, loaded once to be judged on several sets."""
+
+    def __init__(self, place: Path, device: str = "auto") -> None:
+        loaded = folder.load_folder(place, choose_device(device))
+        self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
+        # Counted first: what is laid out anew for speed may count twice.
+        self.parameters = sum(weight.numel() for weight in self.network.parameters())
+        convert(self.network, "fp32")
+        self._translator = Translator(self.network, self.tokenizer, self.network.context)
+
+    def pairs(
+        self, sources: Sequence[str], references: Sequence[str], scoring: Scoring, figures: Figures = catalogue.tallies
+    ) -> Judgement:
+        """Translate with the search of the model's own recipe, and score; `figures` are all there are, unless given."""
+        began = time.perf_counter()
+        found = self._translator.translations(sources, self.recipe.search)
+        seconds = time.perf_counter() - began
+        texts = [one_line(best.text) for best, *_ in found]
+        tallies = figures(Lines(texts, [references]), scoring)
+        probable = self._likelihood(sources, references)
+        tallies += probable.tallies() if probable is not None else []
+        scores = {tally.name: tally.score() for tally in tallies}
+        return Judgement(scores, texts, sum(len(best.tokens) for best, *_ in found), seconds)
+
+    def text(self, lines: Sequence[str]) -> Judgement:
+        """How probable a language model finds a text."""
+        batch = self.recipe.batch
+        window = batch.row if batch.layout in ("blocks", "stream") else None
+        began = time.perf_counter()
+        found = text_likelihood(self.network, self.tokenizer, lines, window)
+        return Judgement({tally.name: tally.score() for tally in found.tallies()}, [], 0, time.perf_counter() - began)
+
+    def _likelihood(self, sources: Sequence[str], references: Sequence[str]) -> Likelihood | None:
+        try:
+            return likelihood(self.network, self.tokenizer, sources, references)
+        except UsageError:  # a reference longer than the positions it has learned
+            return None
+
+
+def language_of(recipe: Recipe) -> str | None:
+    """The target's language, as far as the recipe tells: BLEU as older papers have it depends on it."""
+    data = recipe.data
+    if isinstance(data, Generated):
+        return data.target
+    if not isinstance(data, Files):
+        return None
+    names = [Path(name) for name in (data.test_target, data.target) if name is not None]
+    return catalogue.code_of(data.target_language or "") or next(filter(None, map(catalogue.language_of, names)), None)
+
+
+def by_length(
+    sources: Sequence[str], texts: Sequence[str], references: Sequence[str], ends: Sequence[int], lowercase: bool
+) -> list[Stretch]:
+    """BLEU of the lines whose source has up to so many words, then of those with more, and so on."""
+    if not ends:
+        return []
+    words_L = np.array([len(source.split()) for source in sources])
+    tally = metrics.bleu(Lines(texts, [references]), lowercase=lowercase)
+    found = []
+    for first, last in zip((-1, *ends), (*ends, np.inf), strict=True):
+        inside_L = (words_L > first) & (words_L <= last)
+        if inside_L.sum() >= FEWEST:
+            found.append(Stretch(int(inside_L.sum()), float(words_L[inside_L].mean()), tally.of(inside_L)))
+    return found

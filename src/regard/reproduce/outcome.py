@@ -1,0 +1,140 @@
+"""What came of one row of a study: its figures, what they cost, and everything needed to say how they were made.
+
+It is the file `result.json` in the row's folder. Where that file is, the row is done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError
+from regard.files import write_file
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The lines of the test set whose source has about so many words, and their BLEU."""
+
+    lines: int
+    words: float
+    """Of a source, on average."""
+    bleu: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The figures of a model on one set of sentence pairs."""
+
+    lines: int
+    sha256: dict[str, str]
+    """Of source and reference, as lines of text."""
+    bleu: float
+    chrf: float
+    perplexity: float | None
+    """Per target token; None where the model cannot read a reference."""
+    signatures: dict[str, str]
+    """By the name of a figure, the exact definition."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row, trained and measured."""
+
+    study: str
+    row: str
+    what: str
+    parameters: int
+    steps: int
+    tokens: int
+    """Read in training on both sides, without padding."""
+    flops: float
+    """Of training: matrix products, forward and backward."""
+    seconds: float
+    """Of training steps, compilation included."""
+    speed: float
+    """Tokens a second of training, the median of all reports."""
+    beside: int
+    """How many other rows were being made on the same machine when its training began or ended; then times are long."""
+    dev: Judged
+    test: Judged
+    decoded: int
+    """Target tokens of the test set's translations."""
+    decoding_seconds: float
+    lengths: list[Stretch]
+    machine: str
+    torch: str
+    regard: str
+    seed: int
+    search: str
+    data: dict[str, str]
+    """The SHA-256 of each file that it was trained on or validated with."""
+    changes: list[str]
+    """What whoever ran it asked for on top of the study's own settings."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    def write(self, folder: Path) -> None:
+        """Write it into a row's folder, whole or not at all."""
+        write_file(folder / RESULT, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
+
+
+def read_outcome(folder: Path) -> Outcome | None:
+    """What a row's folder says of it; None where the row is not done."""
+    file = folder / RESULT
+    if not file.is_file():
+        return None
+    try:
+        plain = json.loads(file.read_bytes())
+        dev, test = Judged(**plain.pop("dev")), Judged(**plain.pop("test"))
+        lengths = [Stretch(**each) for each in plain.pop("lengths")]
+        return Outcome(**plain, dev=dev, test=test, lengths=lengths)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{file}: must be what `regard reproduce` wrote, but cannot be read ({error}). Remove it, and the row is "
+            "measured again."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a study's table: what it is of a row, how it is written, and how the paper writes it."""
+
+    name: str
+    of: Callable[[Outcome], float | None]
+    form: str
+    unit: float = 1.0
+    paper_form: str = "g"
+    """As the paper writes it."""
+
+    def text(self, value: float | None) -> str:
+        """A value as the table has it; nothing where there is none."""
+        return "" if value is None else format(value / self.unit, self.form)
+
+    def paper_text(self, value: float | None) -> str:
+        """The same of a value that the paper printed."""
+        return "" if value is None else format(value / self.unit, self.paper_form)
+
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("parameters", lambda row: row.parameters, ".1f", 1e6, ".0f"),
+        Measure("dev perplexity", lambda row: row.dev.perplexity, ".3f", paper_form=".2f"),
+        Measure("dev BLEU", lambda row: row.dev.bleu, ".2f", paper_form=".1f"),
+        Measure("test BLEU", lambda row: row.test.bleu, ".2f"),
+        Measure("tokens", lambda row: row.tokens, ".1f", 1e6),
+        Measure("training FLOPs", lambda row: row.flops, ".2e"),
+        Measure("training seconds", lambda row: row.seconds, ".0f"),
+        Measure("training tokens/s", lambda row: row.speed, ",.0f"),
+        Measure("decoding tokens/s", lambda row: row.decoded / max(row.decoding_seconds, 1e-9), ",.0f"),
+    )
+}
+TITLES = {"parameters": "parameters, millions", "tokens": "tokens read, millions"}

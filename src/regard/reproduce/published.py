@@ -1,0 +1,194 @@
+"""Figures that were published, and whether a model folder still reaches them: `regard reproduce NAME --check FOLDER`.
+
+They stand in `figures.toml` beside this file: test sets with the SHA-256 of their files, and for each model the metric,
+its signature, the value, and how far from it a new evaluation of the same weights may be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from regard.data.corpus import read_lines, read_pairs
+from regard.errors import DataError, MissingError, UsageError
+from regard.evaluation import catalogue
+from regard.evaluation.catalogue import Scoring
+from regard.evaluation.metrics import Score
+from regard.reproduce.judging import Judge
+from regard.reproduce.study import folder_of_data
+
+FIGURES = Path(__file__).parent / "figures.toml"
+
+
+@dataclass(frozen=True)
+class TestFiles:
+    """A test set: pairs in two files, or, for a language model, a text in one."""
+
+    __test__ = False  # not for pytest
+
+    source: str
+    reference: str | None = None
+    lowercase: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Its files, inside the folder of all corpora."""
+        return [self.source, *([] if self.reference is None else [self.reference])]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published value."""
+
+    set: str
+    metric: str
+    """The name that `regard evaluate` gives it."""
+    signature: str
+    """The name of its definition in the table of signatures."""
+    value: float
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A model and its published figures."""
+
+    what: str
+    recipe: str
+    corpus: str
+    """The name of what it was trained on in the table of corpora."""
+    figures: tuple[Figure, ...]
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Publications:
+    """The content of `figures.toml`."""
+
+    files: Mapping[str, str]
+    """The SHA-256 of each file."""
+    corpora: Mapping[str, Mapping[str, str]]
+    """Settings of `data`, by their keys, to files."""
+    sets: Mapping[str, TestFiles]
+    signatures: Mapping[str, str]
+    models: Mapping[str, Publication]
+
+    @classmethod
+    def read(cls, file: Path) -> Publications:
+        """What a file of figures holds."""
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        models = {
+            name: Publication(
+                found["what"],
+                found["recipe"],
+                found["corpus"],
+                tuple(Figure(**figure) for figure in found["figures"]),
+                tuple(found.get("overrides", ())),
+            )
+            for name, found in tree["models"].items()
+        }
+        sets = {name: TestFiles(**found) for name, found in tree["sets"].items()}
+        return cls(tree["files"], tree["corpora"], sets, tree["signatures"], models)
+
+    def about(self, name: str) -> str:
+        """What was published of a model, and the command that trains one like it."""
+        model = self.models[name]
+        files = [f"data.{key}=FOLDER/{file}" for key, file in self.corpora[model.corpus].items()]
+        how = " ".join(["regard train", model.recipe, "data.kind=files", *files, *model.overrides])
+        lines = [f"  {each.set}: {each.metric} {each.value:.2f}  ({self.signatures[each.signature]})"
+                 for each in model.figures]  # fmt: skip
+        return "\n".join([f"{name}: {model.what}", *lines, "", f"To train one: {how}",
+                          f"To check one: regard reproduce {name} --check MODEL --data FOLDER"])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A published figure beside what was found."""
+
+    set: str
+    metric: str
+    published: float
+    found: float
+    tolerance: float
+    signature: str
+    other_signature: str | None = None
+    """How the found one was computed, where that is another way; then nothing is proved."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the two agree."""
+        near = math.isclose(self.found, self.published, rel_tol=0.0, abs_tol=self.tolerance + 1e-9)
+        return near and self.other_signature is None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**vars(self), "holds": self.holds}
+
+    def __str__(self) -> str:
+        both = f"{self.set}: {self.metric} is {self.found:.2f}, published {self.published:.2f}"
+        if self.other_signature is not None:
+            return f"FAILED  {both}, but computed in another way: {self.other_signature}, not {self.signature}"
+        rule = f"within {self.tolerance:g}" if self.holds else f"more than {self.tolerance:g} apart"
+        return f"{'ok    ' if self.holds else 'FAILED'}  {both}, {rule}"
+
+
+@cache
+def published() -> Publications:
+    """All that come with Regard."""
+    return Publications.read(FIGURES)
+
+
+def check(name: str, folder: Path, data: Path | None, known: Publications | None = None) -> list[Verdict]:
+    """Translate the test sets of a published model anew and compare with what was published."""
+    known = known or published()
+    if name not in known.models:
+        raise UsageError(
+            f"regard reproduce --check: NAME must be one of: {', '.join(known.models)}; but is `{name}`. Choose one "
+            "that was published."
+        )
+    model, place = known.models[name], folder_of_data(data, name)
+    wanted = {figure.set: known.sets[figure.set] for figure in model.figures}
+    for files in wanted.values():
+        for file in files.names:
+            _check_file(place / file, known.files[file])
+    judge = Judge(folder)
+    found = {set_name: _judge(judge, files, place) for set_name, files in wanted.items()}
+    return [_verdict(figure, known.signatures[figure.signature], found[figure.set]) for figure in model.figures]
+
+
+def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:
+    if files.reference is None:
+        return judge.text(read_lines(place / files.source)).scores
+    reference = place / files.reference
+    pairs = read_pairs(place / files.source, reference)
+    scoring = Scoring(lowercase=files.lowercase, language=catalogue.language_of(reference))
+    return judge.pairs([pair.source for pair in pairs], [pair.target for pair in pairs], scoring).scores
+
+
+def _verdict(figure: Figure, signature: str, scores: Mapping[str, Score]) -> Verdict:
+    found = scores[figure.metric]
+    other = None if _definition(found.signature) == _definition(signature) else found.signature
+    return Verdict(figure.set, figure.metric, figure.value, found.value, figure.tolerance, signature, other)
+
+
+def _definition(signature: str) -> list[str]:
+    """A signature without the version of the library, which computes the same under another number."""
+    return [part for part in signature.split("|") if not part.startswith("version:")]
+
+
+def _check_file(file: Path, sha256: str) -> None:
+    if not file.is_file():
+        raise MissingError(f"{file}: the published figure is of this file, but it is not there. Check --data.")
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != sha256:
+        raise DataError(
+            f"{file}: its SHA-256 must be {sha256[:12]}… as that of the file the figure is of, but is {found[:12]}…. "
+            "Figures of other files cannot be compared; get the one that docs/results.md names."
+        )

@@ -1,0 +1,185 @@
+"""The table of a study, from the results that are there: Markdown to paste, JSON for programs, and a picture.
+
+OUT/table3.md    ours beside the paper's, rank correlations, and how it was made
+OUT/table3.json  the same as plain values
+OUT/NAME.svg     BLEU against the length of the source, for a study that looks at it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.files import write_file
+from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_outcome
+from regard.reproduce.ranks import spearman
+from regard.reproduce.study import Row, Study
+from regard.viewing.curves import Axis, Curve, curves_svg
+
+SHOWN_OF_CHECKSUM = 12
+RANKED = ("dev perplexity", "dev BLEU")
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How well the order of our rows agrees with the paper's, by one measure."""
+
+    measure: str
+    rows: int
+    value: float | None
+    """Spearman's; None where there is no order to compare."""
+
+    def __str__(self) -> str:
+        found = "none: too few rows, or all alike" if self.value is None else f"{self.value:.2f}"
+        return f"{self.measure} {found} ({self.rows} rows)"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A study and what is known of its rows."""
+
+    study: Study
+    outcomes: dict[str, Outcome]
+    """By the name of a row."""
+
+    @classmethod
+    def read(cls, study: Study, out: Path) -> Table:
+        """What the folder of a study holds."""
+        found = {row.name: read_outcome(out / row.name) for row in study.rows}
+        return cls(study, {name: outcome for name, outcome in found.items() if outcome is not None})
+
+    @property
+    def missing(self) -> list[str]:
+        """The rows that are not done."""
+        return [row.name for row in self.study.rows if row.name not in self.outcomes]
+
+    def correlations(self) -> list[Correlation]:
+        """The order of our figures beside that of the paper's, where it printed any."""
+        found = []
+        for name in RANKED:
+            pairs = [
+                (row.paper[name], ours)
+                for row in self._done()
+                if name in row.paper and (ours := MEASURES[name].of(self.outcomes[row.name])) is not None
+            ]
+            if any(name in row.paper for row in self.study.rows):
+                theirs, ours_too = [paper for paper, _ in pairs], [ours for _, ours in pairs]
+                found.append(Correlation(name, len(pairs), spearman(theirs, ours_too)))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "study": self.study.name,
+            "sentence": self.study.sentence,
+            "rows": {row.name: {"paper": dict(row.paper), **self.outcomes[row.name].to_json()} for row in self._done()},
+            "missing": self.missing,
+            "correlations": [vars(each) for each in self.correlations()],
+        }
+
+    def to_markdown(self) -> str:
+        """A section of a page."""
+        parts = [f"## {self.study.sentence}", f"```text\nregard reproduce {self.study.name} --data FOLDER\n```"]
+        if self.outcomes:
+            parts += [self._table(), *self._correlated()]
+        if self.study.lengths and self.picture() is not None:
+            parts.append(f"![BLEU against the length of the source]({self.study.name}.svg)")
+        if self.outcomes:
+            parts += [self._lengths(), _how(list(self.outcomes.values()))]
+        parts += self.study.notes
+        if self.missing:
+            parts.append(f"Not done: {', '.join(self.missing)}.")
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def picture(self) -> str | None:
+        """BLEU against the length of the source, a line for each row; None where nothing is known of it."""
+        curves = [
+            Curve(row.what, tuple((each.words, each.bleu) for each in self.outcomes[row.name].lengths))
+            for row in self._done()
+            if self.outcomes[row.name].lengths
+        ]
+        if not curves:
+            return None
+        return curves_svg(curves, self.study.sentence, Axis("words of the source"), Axis("BLEU", zero=True))
+
+    def _done(self) -> list[Row]:
+        return [row for row in self.study.rows if row.name in self.outcomes]
+
+    def _table(self) -> str:
+        """A line for each row; beside a measure that the paper prints stands the paper's."""
+        rows, shown = self._done(), list(MEASURES.values())
+        printed = {name for row in self.study.rows for name in row.paper}
+        titles = ["row", "what"]
+        for measure in shown:
+            titles += [TITLES.get(measure.name, measure.name), *(["paper"] if measure.name in printed else [])]
+        lines = [titles]
+        for row in rows:
+            cells = [f"`{row.name}`", row.what]
+            for measure in shown:
+                cells.append(measure.text(measure.of(self.outcomes[row.name])))
+                if measure.name in printed:
+                    cells.append(measure.paper_text(row.paper.get(measure.name)))
+            lines.append(cells)
+        return markdown_table(lines)
+
+    def _correlated(self) -> list[str]:
+        found = self.correlations()
+        if not found:
+            return []
+        return [f"Spearman's rank correlation of ours with the paper's: {'; '.join(map(str, found))}."]
+
+    def _lengths(self) -> str:
+        """BLEU by the length of the source, as a table."""
+        done = [(row, self.outcomes[row.name].lengths) for row in self._done() if self.outcomes[row.name].lengths]
+        if not done:
+            return ""
+        stretches = done[0][1]
+        titles = ["BLEU of sources of about", *(f"{each.words:.0f} words ({each.lines:,} lines)" for each in stretches)]
+        lines = [[row.what, *(f"{each.bleu:.2f}" for each in found)] for row, found in done]
+        return markdown_table([titles, *lines])
+
+
+def render(study: Study, out: Path) -> Table:
+    """Write the table of a study beside its rows, from the results that are there."""
+    table = Table.read(study, out)
+    write_file(out / f"{study.name}.md", table.to_markdown())
+    write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
+    if study.lengths and (picture := table.picture()) is not None:
+        write_file(out / f"{study.name}.svg", picture)
+    return table
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Cells as a Markdown table, the first line being its heading."""
+    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return "\n".join([rows[0], "|" + "---|" * len(lines[0]), *rows[1:]])
+
+
+def _how(done: Sequence[Outcome]) -> str:
+    """How the figures were made, in sentences; where rows differ, each way is named."""
+    machines = _several({f"{each.machine}, torch {each.torch}" for each in done})
+    searches, seeds = _several({each.search for each in done}), _several({str(each.seed) for each in done})
+    sets = _several({f"dev has {each.dev.lines:,} lines and test {each.test.lines:,}" for each in done})
+    steps = _several({f"{each.steps:,}" for each in done})
+    bleu = _several({f"`{each.test.signatures['BLEU']}`" for each in done})
+    sentences = [f"{steps} steps; seed {seeds}; {searches}; {sets}. BLEU is {bleu}. Trained on {machines}."]
+    files = {f"{name} ({sha256[:SHOWN_OF_CHECKSUM]})" for each in done for name, sha256 in each.data.items()}
+    if files:
+        sentences.append(f"Files, with the beginning of their SHA-256: {_several(files)}.")
+    for change in sorted({" ".join(each.changes) for each in done if each.changes}):
+        rows = [each.row for each in done if " ".join(each.changes) == change]
+        sentences.append(f"Made with other settings than the study's: {', '.join(rows)} with `{change}`.")
+    shared = [each.row for each in done if each.beside]
+    if shared:
+        sentences.append(
+            f"Other rows were being made on the same machine beside {', '.join(shared)}, so their seconds are more and "
+            "their speeds less than alone."
+        )
+    return " ".join(sentences)
+
+
+def _several(found: set[str]) -> str:
+    return ", ".join(sorted(found))

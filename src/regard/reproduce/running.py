@@ -1,0 +1,254 @@
+"""Running a study: each row is trained into a folder of its own, measured, and never done twice.
+
+    OUT/base/               a model folder, as `regard train` writes it
+    OUT/base/result.json    its figures; where this is, the row is done
+    OUT/.base.lock          held by the process that works on the row; the system lets go of it if that dies
+
+A row that was broken off goes on from its newest checkpoint. Several processes may run the same study into the same
+folder: each takes the next row that nobody works on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from regard import experiment, folder
+from regard.data.corpus import open_corpus
+from regard.data.dataset import read_dataset
+from regard.data.generated import Generated, Pair
+from regard.errors import DataError, UsageError
+from regard.evaluation import catalogue
+from regard.evaluation.catalogue import Scoring
+from regard.files import MANIFEST
+from regard.models.build import build
+from regard.recipe import Recipe
+from regard.reproduce.judging import Judge, Judgement, by_length, language_of
+from regard.reproduce.outcome import Judged, Outcome, Stretch, read_outcome
+from regard.reproduce.study import Asked, Row, Study, recipe_of
+from regard.training import checkpoint
+from regard.version import VERSION
+from regard.viewing.costs import SENTENCE, count
+from regard.viewing.training_curves import Event, read_metrics
+
+Say = Callable[[str], None]
+BEGUN = {folder.RECIPE, folder.TOKENIZER, folder.DATA, folder.METRICS, folder.CHECKPOINTS, "tensorboard"}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Which rows are done now, which others are at work on, and by which signal this was stopped, if it was."""
+
+    done: list[str]
+    elsewhere: list[str]
+    signal: str | None = None
+
+
+def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) -> Ran:
+    """Train and measure these rows, as far as they are not done; a signal ends it between two steps of training."""
+    recipes = {row.name: recipe_of(study, row, asked) for row in rows}  # a mistake is found before the first hour
+    for row in rows:
+        _check_begun(out / row.name, recipes[row.name])
+    out.mkdir(parents=True, exist_ok=True)
+    done: list[str] = []
+    elsewhere: list[str] = []
+    prepared = False
+    for row in rows:
+        with _taken(out, row) as mine:
+            if not mine:
+                say(f"{row.name}: another process is at work on it")
+                elsewhere.append(row.name)
+                continue
+            if read_outcome(out / row.name) is None:
+                if not prepared and not (out / row.name / MANIFEST).is_file():
+                    _prepare(recipes[row.name], out)
+                    prepared = True
+                say(f"{row.name}: {row.what}")
+                signal = _make(study, row, recipes[row.name], out, asked.changes, say)
+                if signal is not None:
+                    return Ran(done, elsewhere, signal)
+            done.append(row.name)
+    return Ran(done, elsewhere)
+
+
+def _prepare(recipe: Recipe, out: Path) -> None:
+    """Large corpora are cut into tokens once and kept: of several processes the first does it, the others wait."""
+    with (out / ".corpus.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+
+
+def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str], say: Say) -> str | None:
+    """Train what is not trained, then measure; the name of the signal that came between, if one did."""
+    place, others = out / row.name, [other for other in study.rows if other.name != row.name]
+    beside = _held(out, others)
+    if not (place / MANIFEST).is_file():
+        resume = bool(checkpoint.found(place / folder.CHECKPOINTS))
+        if place.exists() and not resume:
+            shutil.rmtree(place)  # `_check_begun` has seen that nothing in it was learned
+        signal = experiment.train(recipe, place, resume).signal
+        if signal is not None:
+            return signal
+    found = measure(study, row, place, max(beside, _held(out, others)), changes)
+    found.write(place)
+    # A row that is done never goes on; of large models the checkpoints are most of the folder.
+    shutil.rmtree(place / folder.CHECKPOINTS, ignore_errors=True)
+    say(f"{row.name}: dev BLEU {found.dev.bleu:.2f}, test BLEU {found.test.bleu:.2f}")
+    return None
+
+
+def _check_begun(place: Path, recipe: Recipe) -> None:
+    """Raise where a row's folder is somebody else's, or was begun with other settings."""
+    if not place.exists():
+        return
+    if not (place / folder.RECIPE).is_file():
+        strange = [file.name for file in place.iterdir() if file.name not in BEGUN and not file.name.startswith(".")]
+        if strange:
+            raise UsageError(
+                f"{place}: must be new or a row of this study, but holds {strange[0]} and no {folder.RECIPE}. Choose "
+                "another --out."
+            )
+        return
+    before = folder.read_recipe(place)
+    # Where the corpus lies may change; a run that goes on looks at its content itself.
+    changed = [
+        name
+        for name in vars(recipe)
+        if name not in ("data", "device") and getattr(before, name) != getattr(recipe, name)
+    ]
+    changed += ["data.kind"] if before.data.kind != recipe.data.kind else []
+    changed += ["data"] if isinstance(recipe.data, Generated) and before.data != recipe.data else []
+    if changed:
+        raise UsageError(
+            f"{place}: a row must go on with the settings it began with, but {', '.join(changed)} changed. Ask for the "
+            "same, or choose another --out."
+        )
+
+
+# ---- measuring
+
+
+def measure(study: Study, row: Row, place: Path, beside: int = 0, changes: Sequence[str] = ()) -> Outcome:
+    """The figures and the costs of a finished row."""
+    recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)
+    judge, corpus = Judge(place, recipe.device), open_corpus(recipe.data)
+    scoring = Scoring(lowercase=study.lowercase, language=language_of(recipe))
+    dev, _ = _judged(judge, corpus.valid(), scoring, "dev")
+    test, judgement = _judged(judge, pairs := corpus.test(), scoring, "test")
+    steps = [event for event in events if event["event"] == "step"]
+    start = [event for event in events if event["event"] == "start"][-1]
+    tokens = sum(int(event["tokens"]) for event in steps)
+    known = folder.read_fingerprint(place) or {}
+    return Outcome(
+        study=study.name,
+        row=row.name,
+        what=row.what,
+        parameters=judge.parameters,
+        steps=events[-1]["step"],
+        tokens=tokens,
+        flops=tokens / 2 * flops_a_token(recipe, judge.tokenizer.size),
+        seconds=sum(event["took"] for event in steps),
+        speed=_speed(steps),
+        beside=beside,
+        dev=dev,
+        test=test,
+        decoded=judgement.tokens,
+        decoding_seconds=judgement.seconds,
+        lengths=_stretches(study, pairs, judgement),
+        machine=str(start["machine"]),
+        torch=str(torch.__version__),
+        regard=VERSION,
+        seed=recipe.seed,
+        search=f"beam {recipe.search.beam}, {recipe.search.penalty} penalty with alpha {recipe.search.alpha}",
+        data={Path(file).name: sha256 for file, sha256 in known.get("files", {}).items()},
+        changes=list(changes),
+    )
+
+
+def flops_a_token(recipe: Recipe, vocabulary: int) -> int:
+    """Floating-point operations of training for each target token and the source token beside it."""
+    with torch.device("meta"):
+        model = build(recipe.model, vocabulary)
+    return count(model, SENTENCE, SENTENCE * 64, recipe.search.beam)[0].training_token
+
+
+def _speed(steps: Sequence[Event]) -> float:
+    """Tokens a second in the middle of all reports: the first ones wait for the compiler."""
+    return statistics.median(event["tokens"] / max(event["took"], 1e-9) for event in steps) if steps else 0.0
+
+
+def _judged(judge: Judge, pairs: Sequence[Pair], scoring: Scoring, name: str) -> tuple[Judged, Judgement]:
+    if not pairs:
+        raise DataError(f"data: a study needs pairs for its {name} set, but there are none. Give some.")
+    sides = {"source": [pair.source for pair in pairs], "reference": [pair.target for pair in pairs]}
+    found = judge.pairs(sides["source"], sides["reference"], scoring, catalogue.headline)
+    hashes = {side: hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest()
+              for side, texts in sides.items()}  # fmt: skip
+    scores, perplexity = found.scores, found.scores.get("perplexity per token")
+    kept = ("BLEU", "chrF", "perplexity per token")
+    judged = Judged(
+        len(pairs),
+        hashes,
+        scores["BLEU"].value,
+        scores["chrF"].value,
+        None if perplexity is None else perplexity.value,
+        {each: scores[each].signature for each in kept if each in scores},
+    )
+    return judged, found
+
+
+def _stretches(study: Study, pairs: Sequence[Pair], found: Judgement) -> list[Stretch]:
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    return by_length(sources, found.translations, references, study.lengths, study.lowercase)
+
+
+# ---- who works on what
+
+
+def _lock(out: Path, row: Row) -> Path:
+    return out / f".{row.name}.lock"
+
+
+@contextmanager
+def _taken(out: Path, row: Row) -> Iterator[bool]:
+    """Whether the row is ours until the end of the block; not if another process has it."""
+    with _lock(out, row).open("ab") as lock:
+        with _taking(out):
+            mine = _try(lock)
+        yield mine
+
+
+@contextmanager
+def _taking(out: Path) -> Iterator[None]:
+    """One at a time takes rows, or looks which are taken: to look is to take for a moment."""
+    with (out / ".taking.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _try(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _held(out: Path, rows: Sequence[Row]) -> int:
+    """How many of these rows other processes have at this moment."""
+    held = 0
+    with _taking(out):
+        for place in (_lock(out, row) for row in rows):
+            if place.exists():
+                with place.open("ab") as lock:
+                    held += not _try(lock)
+    return held

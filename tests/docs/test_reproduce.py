@@ -1,0 +1,70 @@
+"""The page about reproducing says what the studies are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from regard.recipe import load_recipe
+from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
+from regard.reproduce.outcome import MEASURES
+from regard.reproduce.published import published
+from regard.reproduce.studies import STUDIES
+from regard.reproduce.study import Asked, recipe_of
+from regard.reproduce.table3 import TABLE3
+
+from .pages import DOCS, blocks, prose, table_rows
+
+PAGE = DOCS / "reproduce.md"
+TEXT = prose(PAGE)
+
+
+def test_every_study_and_every_file_is_named() -> None:
+    for name in STUDIES:
+        assert f"`{name}`" in TEXT
+    (folders,) = [block.text for block in blocks(PAGE, "text") if "train.en.bz2" in block.text]
+    for file in ("europarl-ende", "multi30k/task1", "wmt14-newstest2014-ende"):
+        assert any(known.startswith(f"{file}/") for known in published().files)
+        assert f"{file}/" in folders
+
+
+def test_the_budget_of_table_3() -> None:
+    recipe = recipe_of(TABLE3, TABLE3.rows[0], Asked(overrides=("data.kind=generated",)))
+    course = recipe.training
+    assert f"{course.steps:,} steps of {recipe.batch.tokens:,} tokens a side" in TEXT
+    assert (
+        f"The warm-up is {course.optimiser.warmup} steps. The rate is multiplied by {course.optimiser.factor}," in TEXT
+    )
+    assert f"Gradients are clipped at {course.optimiser.clip:g}." in TEXT
+
+
+def test_the_rungs_of_the_ladder() -> None:
+    rows = [row[0].strip("`") for row in table_rows(TEXT.partition("### `ladder-multi30k`")[2].partition("\n## ")[0])]
+    for study in (LADDER_MULTI30K, LADDER_EUROPARL):
+        assert rows == [row.name for row in study.rows]
+    windows = [
+        load_recipe(row.preset, row.overrides).model.window  # type: ignore[union-attr]
+        for row in (LADDER_MULTI30K.rows[-1], LADDER_EUROPARL.rows[-1])
+    ]
+    found = re.search(r"their neighbours: (\d+) to each side on Multi30k, (\d+) on Europarl", TEXT)
+    assert found is not None
+    assert [int(number) + 1 for number in found.groups()] == windows
+
+
+def test_every_column_is_explained() -> None:
+    rows = table_rows(TEXT.partition("## What the columns are")[2].partition("\n## ")[0])
+    assert {name for row in rows for name in row[0].split(", ")} - {"tokens read"} == MEASURES.keys() - {"tokens"}
+
+
+def test_the_try_without_a_corpus_is_a_recipe() -> None:
+    (line,) = [block.text for block in blocks(PAGE, "text") if "data.kind=generated" in block.text]
+    overrides = [word for word in shlex.split(line) if "=" in word]
+    for row in TABLE3.chosen("base,a-h4"):
+        assert recipe_of(TABLE3, row, Asked(steps=20, overrides=tuple(overrides))).data.kind == "generated"
+
+
+def test_the_example_in_python_can_be_read() -> None:
+    (block,) = blocks(PAGE, "python")
+    scope: dict[str, object] = {}
+    exec(block.text.partition("run(study")[0], scope)
+    assert scope["study"] is TABLE3

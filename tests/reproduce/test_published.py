@@ -1,0 +1,139 @@
+"""Published figures are those of docs/results.md, and a model folder can be held against them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.errors import DataError, MissingError, UsageError
+from regard.evaluation.catalogue import Scoring
+from regard.recipe import load_recipe
+from regard.reproduce import published as module
+from regard.reproduce.published import Figure, Publication, Publications, TestFiles, Verdict, check, published
+from tests.tiny import ENGLISH, GERMAN
+from tests.tiny import regard as command
+
+PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
+BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:0.0.1"
+
+
+def test_every_figure_names_what_it_needs_and_stands_on_the_page() -> None:
+    known = published()
+    for model in known.models.values():
+        assert load_recipe(model.recipe, model.overrides)
+        assert set(known.corpora[model.corpus].values()) <= set(known.files)
+        for figure in model.figures:
+            assert set(known.sets[figure.set].names) <= set(known.files)
+            assert known.signatures[figure.signature] in PAGE
+            assert re.search(rf"\b{figure.value:.2f}\b", PAGE), figure
+            assert 0 < figure.tolerance <= 0.5
+    assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in known.files.values())
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Publications:
+    """A published figure of the model of thirteen words, on a test set in which one word is another."""
+    files = {}
+    for name, lines in (("words.en.gz", ENGLISH), ("words.de.gz", ["nichts", *GERMAN[1:]])):
+        (tmp_path / name).write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+        files[name] = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    figures = (
+        Figure("words", "exact match", "exact", 100 * 12 / 13, 0.01),
+        Figure("words", "perplexity per token", "perplexity", 50.0, 1e3),
+    )
+    signatures = {"exact": "percent of 13 lines, to the letter", "perplexity": "another"}
+    sets = {"words": TestFiles("words.en.gz", "words.de.gz")}
+    model = Publication("thirteen words", "tiny", "none", figures)
+    return Publications(files, {}, sets, signatures, {"words": model})
+
+
+def test_a_model_is_held_against_its_figures(words: Publications, words_model: Path, tmp_path: Path) -> None:
+    exact, perplexity = check("words", words_model, tmp_path, words)
+    assert exact.holds
+    assert str(exact) == "ok      words: exact match is 92.31, published 92.31, within 0.01"
+    # Near enough, but nobody knows of what.
+    assert not perplexity.holds
+    assert "but computed in another way: first reference|tokens:" in str(perplexity)
+
+
+def test_what_is_found_is_what_regard_evaluate_says(words: Publications, words_model: Path, tmp_path: Path) -> None:
+    report = regard.load(words_model).evaluate(ENGLISH, ["nichts", *GERMAN[1:]], Scoring(language="de"))
+    scores = {score.name: score.value for score in report.scores}
+    for verdict in check("words", words_model, tmp_path, words):
+        assert verdict.found == pytest.approx(scores[verdict.metric], rel=1e-5)
+
+
+def test_a_language_model_has_one_file(babbling_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one\ntwo\n", encoding="utf-8")
+    files = {"text": hashlib.sha256(b"one\ntwo\n").hexdigest()}
+    figure = Figure("text", "perplexity per byte", "bytes", 1.0, 1e9)
+    model = Publication("babble", "lm-bytes", "none", (figure,))
+    signature = {"bytes": "text|line by line|bytes:8|UTF-8|line ends:yes"}
+    known = Publications(files, {}, {"text": TestFiles("text")}, signature, {"babble": model})
+    (verdict,) = check("babble", babbling_model, tmp_path, known)
+    assert verdict.holds
+    assert verdict.found == pytest.approx(
+        next(s.value for s in regard.load(babbling_model).evaluate_text(["one", "two"]).scores if "byte" in s.name)
+    )
+
+
+@pytest.mark.parametrize(("found", "holds"), [(41.66, True), (41.86, True), (41.65, False), (41.87, False)])
+def test_the_tolerance_goes_both_ways(found: float, holds: bool) -> None:
+    verdict = Verdict("test2016", "BLEU", 41.76, found, 0.1, BLEU)
+    assert verdict.holds == holds
+    assert ("more than 0.1 apart" in str(verdict)) != holds
+
+
+def test_another_version_of_the_library_is_no_other_definition() -> None:
+    assert module._definition(BLEU) == module._definition(BLEU.replace("0.0.1", "2.6.0"))
+    assert module._definition(BLEU) != module._definition(BLEU.replace("13a", "intl"))
+
+
+def test_other_files_are_refused(words: Publications, words_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="NAME must be one of: words; but is `wirds`"):
+        check("wirds", words_model, tmp_path, words)
+    (tmp_path / "words.de.gz").write_bytes(gzip.compress(b"eins\n"))
+    with pytest.raises(DataError, match=r"words.de.gz: its SHA-256 must be [0-9a-f]{12}…"):
+        check("words", words_model, tmp_path, words)
+    (tmp_path / "words.de.gz").unlink()
+    with pytest.raises(MissingError, match="the published figure is of this file"):
+        check("words", words_model, tmp_path, words)
+
+
+def test_the_command_ends_with_0_or_1(
+    words: Publications, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "published", lambda: words)
+    line = ("reproduce", "words", "--check", words_model, "--data", tmp_path)
+    ran = command(*line)
+    assert ran.code == 1
+    assert "words: 1 of 2 published figures are missed." in ran.out
+    found = json.loads(command(*line, "--json").out)
+    assert (found["holds"], [each["holds"] for each in found["figures"]]) == (False, [True, False])
+    words.signatures["perplexity"] = found["figures"][1]["other_signature"]  # type: ignore[index]
+    ran = command(*line)
+    assert ran.code == 0
+    assert ran.out.endswith(f"words: {words_model} has its published figures.\n")
+
+
+def test_without_a_name_everything_is_listed() -> None:
+    ran = command("reproduce")
+    assert ran.code == 0
+    for name in ("table1", "table3", "ladder-multi30k", "ladder-europarl", *published().models):
+        assert re.search(rf"^{name}  +\S", ran.out, re.MULTILINE), name
+    assert set(json.loads(command("reproduce", "--json").out)) == {"tables", "published"}
+
+
+def test_a_model_alone_says_how_it_was_made() -> None:
+    ran = command("reproduce", "multi30k-pre")
+    assert ran.code == 0
+    assert "test2017: BLEU tokenised 33.08  (nrefs:1|case:lc|" in ran.out
+    made = "To train one: regard train multi30k data.kind=files data.source=FOLDER/multi30k/task1/train.en.gz "
+    assert made in ran.out
+    assert "data.valid_target=FOLDER/multi30k/task1/val.de.gz model.norm=pre training.optimiser.clip=1.0\n" in ran.out

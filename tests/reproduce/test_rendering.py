@@ -1,0 +1,98 @@
+"""Tables are made of the results that are there, and say what is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from regard.reproduce.ladder import LADDER_MULTI30K
+from regard.reproduce.outcome import Judged, Outcome, Stretch
+from regard.reproduce.rendering import Table, markdown_table, render
+from regard.reproduce.study import Study
+from regard.reproduce.table3 import TABLE3
+
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+
+
+def outcome(
+    study: Study, row: str, perplexity: float, bleu: float, beside: int = 0, changes: Sequence[str] = ()
+) -> Outcome:
+    judged = Judged(3_000, {"source": "a" * 64}, bleu, 50.0, perplexity, {"BLEU": SIGNATURE})
+    what = {each.name: each.what for each in study.rows}[row]
+    stretches = [Stretch(100, 5.0, bleu), Stretch(50, 14.5, bleu / 2)] if study.lengths else []
+    return Outcome(
+        study.name, row, what, 63_082_496, 2_000, 97_500_000, 3.6e16, 57.4, 1_750_000.0, beside, judged, judged,
+        90_000, 3.0, stretches, "one H200", "2.11.0", "0.1.0", 1, "beam 4", {"train.en.bz2": "b" * 64}, list(changes),
+    )  # fmt: skip
+
+
+def filled(study: Study, out: Path, figures: dict[str, tuple[float, float]]) -> Table:
+    for row, (perplexity, bleu) in figures.items():
+        (out / row).mkdir()
+        outcome(study, row, perplexity, bleu).write(out / row)
+    return render(study, out)
+
+
+def test_the_paper_stands_beside_ours_and_the_orders_are_compared(tmp_path: Path) -> None:
+    # The paper's order of these four by perplexity is c-d1024, base, a-h1, c-n2; by BLEU as well.
+    ours = {"base": (6.1, 24.0), "a-h1": (6.4, 23.9), "c-n2": (7.5, 24.1), "c-d1024": (6.0, 25.0)}
+    table = filled(TABLE3, tmp_path, ours)
+    assert [(each.measure, each.rows) for each in table.correlations()] == [("dev perplexity", 4), ("dev BLEU", 4)]
+    assert [each.value for each in table.correlations()] == pytest.approx([1.0, 0.4])
+    page = (tmp_path / "table3.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\| `base` .*$", page, re.MULTILINE)
+    cells = [cell.strip() for cell in line.split("|")[2:-1]]
+    assert cells[1:10] == ["63.1", "65", "6.100", "4.92", "24.00", "25.8", "24.00", "97.5", "3.60e+16"]
+    assert cells[10:] == ["57", "1,750,000", "30,000"]
+    assert "| `c-n2` | (C) N = 2 | 63.1 | 36 | 7.500 | 6.11 | 24.10 | 23.7 |" in page
+    heading = page.split("\n")[page.split("\n").index(line) - 2]
+    assert len(heading.split("|")) == len(line.split("|"))
+    assert "rank correlation of ours with the paper's: dev perplexity 1.00 (4 rows); dev BLEU 0.40 (4 rows)." in page
+    assert "train.en.bz2 (bbbbbbbbbbbb)" in page
+    assert SIGNATURE in page
+    assert "Not done: a-h4, a-h16" in page
+    assert not (tmp_path / "table3.svg").exists()
+    plain = json.loads((tmp_path / "table3.json").read_text())
+    assert plain["rows"]["base"]["paper"] == {"dev perplexity": 4.92, "dev BLEU": 25.8, "parameters": 65e6}
+    assert plain["rows"]["base"]["dev"]["bleu"] == 24.0
+    assert "big" in plain["missing"]
+
+
+def test_bleu_against_length_is_drawn_and_listed(tmp_path: Path) -> None:
+    filled(LADDER_MULTI30K, tmp_path, {"rnn": (9.0, 20.0), "transformer": (5.0, 40.0)})
+    page = (tmp_path / "ladder-multi30k.md").read_text(encoding="utf-8")
+    assert "](ladder-multi30k.svg)" in page
+    assert "| BLEU of sources of about | 5 words (100 lines) | 14 words (50 lines) |" in page
+    assert "| GRU, one fixed context | 20.00 | 10.00 |" in page
+    assert "Spearman" not in page  # no paper trained these
+    picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
+    assert "GRU, one fixed context: 14.5, 10" in picture
+    assert "Transformer, post-norm: 5, 40" in picture
+
+
+def test_nothing_done_is_a_page_that_says_so(tmp_path: Path) -> None:
+    page = render(LADDER_MULTI30K, tmp_path).to_markdown()
+    assert "Not done: rnn, additive, dot, bytenet, convs2s, transformer, windowed." in page
+    assert "|---" not in page
+    assert not list(tmp_path.glob("*.svg"))
+
+
+def test_rows_that_shared_the_machine_are_named(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    outcome(TABLE3, "base", 6.0, 24.0, beside=2).write(tmp_path / "base")
+    assert "on the same machine beside base, so their seconds are more" in render(TABLE3, tmp_path).to_markdown()
+
+
+def test_rows_of_other_settings_are_named(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    outcome(TABLE3, "base", 6.0, 24.0, changes=["--steps 9", "seed=2"]).write(tmp_path / "base")
+    page = render(TABLE3, tmp_path).to_markdown()
+    assert "Made with other settings than the study's: base with `--steps 9 seed=2`." in page
+
+
+def test_a_bar_in_a_cell_does_not_end_it() -> None:
+    assert markdown_table([["a"], ["b|c"]]) == "| a |\n|---|\n| b\\|c |"

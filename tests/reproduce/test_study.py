@@ -1,0 +1,103 @@
+"""Studies are what they say: every row is a recipe that exists, and differs from the others in what it is about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import MissingError, UsageError
+from regard.models.build import build
+from regard.recipe import load_recipe, presets
+from regard.reproduce.ladder import LADDER_EUROPARL
+from regard.reproduce.outcome import MEASURES
+from regard.reproduce.studies import STUDIES
+from regard.reproduce.study import Asked, Row, Study, corpus_of, recipe_of
+from regard.reproduce.table3 import TABLE3
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    """A folder with all files that studies name, which nobody reads."""
+    for study in STUDIES.values():
+        for name in study.data.values():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_every_row_is_a_recipe_of_its_own(study: Study, corpora: Path) -> None:
+    recipes = [recipe_of(study, row, Asked(corpora)) for row in study.rows]
+    different = {repr(replace(recipe, name="")) for recipe in recipes}
+    assert len(different) == len(recipes)
+    # What is not studied is the same for all: the text, how it is cut, how it is searched, and for how long.
+    for part in ("seed", "data", "tokenizer", "search"):
+        assert len({repr(getattr(recipe, part)) for recipe in recipes}) == 1, part
+    assert len({recipe.training.steps for recipe in recipes}) == 1
+    for row in study.rows:
+        assert set(row.paper) <= set(MEASURES)
+
+
+def test_table_3_has_every_preset_of_table_3(corpora: Path) -> None:
+    named = {name for name in presets() if name.startswith("table3-")} | {"base", "big"}
+    assert {row.preset for row in TABLE3.rows} == named
+    for row in TABLE3.rows:
+        assert recipe_of(TABLE3, row, Asked(corpora)).model == load_recipe(row.preset).model
+
+
+def test_table_3_keeps_the_highest_rate_of_the_paper(corpora: Path) -> None:
+    ours = recipe_of(TABLE3, TABLE3.rows[0], Asked(corpora)).training
+    paper = load_recipe("base").training.optimiser
+    highest = max(ours.optimiser.learning_rate(step, 512, ours.steps) for step in range(1, ours.steps + 1))
+    assert highest == pytest.approx(paper.learning_rate(paper.warmup, 512, 100_000), rel=0.01)
+
+
+def test_the_ladder_compares_models_of_about_one_size(corpora: Path) -> None:
+    sizes = []
+    for row in LADDER_EUROPARL.rows:
+        recipe = recipe_of(LADDER_EUROPARL, row, Asked(corpora))
+        with torch.device("meta"):
+            model = build(recipe.model, recipe.tokenizer.vocabulary)
+        sizes.append(sum(weight.numel() for weight in model.parameters()))
+        assert recipe.batch.layout == ("packed" if model.packs_sentences else "buckets")
+    assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_fewer_steps_shorten_the_warm_up_and_an_override_has_the_last_word(corpora: Path) -> None:
+    row = TABLE3.rows[0]
+    fewer = recipe_of(TABLE3, row, Asked(corpora, steps=200)).training
+    assert (fewer.steps, fewer.optimiser.warmup) == (200, 60)
+    own = recipe_of(TABLE3, row, Asked(corpora, 200, ("training.optimiser.warmup=7", "seed=3")))
+    assert (own.training.optimiser.warmup, own.seed, own.name) == (7, 3, "table3-base")
+
+
+def test_a_corpus_of_ones_own_needs_no_folder() -> None:
+    recipe = recipe_of(TABLE3, TABLE3.rows[0], Asked(overrides=("data.kind=generated", "data.pairs=9")))
+    assert recipe.data.kind == "generated"
+
+
+def test_rows_are_chosen_by_name() -> None:
+    assert [row.name for row in TABLE3.chosen("big, base,big")] == ["big", "base"]
+    assert TABLE3.chosen(None) == list(TABLE3.rows)
+    with pytest.raises(UsageError, match=r"`huge` is not one. There are: base, a-h1"):
+        TABLE3.chosen("base,huge")
+
+
+def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    with pytest.raises(UsageError, match="table3: needs the folder of its corpora"):
+        corpus_of(TABLE3, None)
+    with pytest.raises(MissingError, match="must be the folder of all corpora"):
+        corpus_of(TABLE3, tmp_path / "nowhere")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    with pytest.raises(MissingError, match=r"europarl-ende/train.en.bz2: table3 needs this file"):
+        corpus_of(TABLE3, None)
+    with pytest.raises(UsageError, match="--steps: must be at least 1, but is 0"):
+        Asked(steps=0)
+    with pytest.raises(UsageError, match="faster: what follows the study must be KEY=VALUE"):
+        Asked(overrides=("faster",))
+    with pytest.raises(ValueError, match="`rows` must have different names"):
+        Study("twice", "", (Row("a", "", "base"), Row("a", "", "big")), (), {})
