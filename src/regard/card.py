@@ -233,12 +233,14 @@ def _limits(recipe: Recipe, languages: Sequence[str]) -> str:
 
 
 def _licence(recipe: Recipe) -> str:
-    if recipe.licence is not None:
-        return f"## Licence\n\n{recipe.licence}"
-    return (
-        "## Licence\n\nNot stated. Whoever gives the model away has to look at the licence of the corpus first; "
+    stated = recipe.licence or (
+        "Not stated. Whoever gives the model away has to look at the licence of the corpus first; "
         "`licence` in the recipe puts a licence here."
     )
+    parts = [f"## Licence\n\n{stated}"]
+    if recipe.attribution:
+        parts.append("It learned from:\n\n" + "\n".join(f"- {source}" for source in recipe.attribution))
+    return "\n\n".join(parts)
 
 
 # ---- facts

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from regard import settings
+from regard import settings, shipped
 from regard.errors import DataError, MissingError
 from regard.files import MANIFEST, check_folder, read_manifest, seal, write_file
 from regard.models.build import AnyModel, build_any, writing
@@ -125,7 +125,8 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
 def _check_finished(folder: Path) -> None:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
-        raise MissingError(f"{folder}: must be a model folder, but {what}. Train one: regard train --help")
+        others = f", or use one that comes with Regard: {', '.join(here)}" if (here := shipped.names()) else ""
+        raise MissingError(f"{folder}: must be a model folder, but {what}. Train one: regard train --help{others}")
     if not (folder / MANIFEST).is_file():
         if (folder / RECIPE).is_file():
             raise DataError(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard import folder
+from regard import folder, shipped
 from regard.errors import UsageError
 from regard.models.transformer import StackSettings
 from regard.recipe import SAME_WEIGHTS, WEIGHTLESS, Recipe
@@ -38,7 +38,7 @@ def beginning_of(recipe: Recipe) -> Beginning | None:
     """What the recipe's `init` names, after proving that it fits; None where a run begins from nothing."""
     if recipe.init is None:
         return None
-    place = Path(recipe.init)
+    place = shipped.resolve(recipe.init)
     before = folder.load_folder(place, torch.device("cpu"))
     problems = [*_other_vocabulary(recipe, before.recipe), *_other_model(recipe, before.recipe)]
     if problems:

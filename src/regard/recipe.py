@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from regard import settings
+from regard import settings, shipped
 from regard.data.batching import BatchSettings
 from regard.data.corpus import CorpusSettings, Elsewhere, Music
 from regard.data.generated import Generated
@@ -51,6 +51,8 @@ class Recipe:
     """A finished model folder to begin with: its weights, its vocabulary and the sizes of its model."""
     licence: str | None = None
     """Under which the model is given away, as an SPDX identifier such as `cc-by-4.0`; for its card."""
+    attribution: tuple[str, ...] = ()
+    """Whose data the model learned from, a sentence each, where their licence asks for it; for its card."""
     data: CorpusSettings = Generated()
     tokenizer: VocabularySettings = TokenizerSettings()
     model: ModelSettings = TransformerSettings()
@@ -154,7 +156,7 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     asked = settings.override(tree, overrides, settings.table_kinds(Recipe))
     if not isinstance(asked.get("init"), str):
         return tree
-    place = Path(asked["init"]) / "recipe.toml"
+    place = shipped.resolve(asked["init"]) / "recipe.toml"
     if not place.is_file():
         raise MissingError(f"init: must be a model folder, but {asked['init']} has no {place.name}. Is the path right?")
     before = settings.read(place, find)

@@ -1,4 +1,4 @@
-"""One of our models in the files of another toolkit, with the proof that both say the same."""
+"""One of our models in the files of another toolkit, or in fewer bits, with the proof that both say the same."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+import torch
 from safetensors.torch import save_file
 
 from regard.engines.loading import load_exported
 from regard.errors import UsageError
 from regard.files import begin_folder, write_file
-from regard.folder import Loaded
-from regard.interop import ctranslate2, huggingface, huggingface_text, onnx
+from regard.folder import Loaded, load_folder
+from regard.interop import compact, ctranslate2, huggingface, huggingface_text, onnx
 from regard.interop.features import TARGETS, Target, lacking
 from regard.interop.proof import AGREE, TOLERANCE, Proof, prove
 from regard.interop.sides import ModelSide, Side, TransformersSide, inputs_for
@@ -25,9 +26,12 @@ from regard.interop.tensors import SAFETENSORS
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
 
-Numbers = ctranslate2.Numbers
-NUMBERS: Mapping[Target, tuple[str, ...]] = {
+Reader = Target | Literal["regard"]
+READERS: tuple[Reader, ...] = (*TARGETS, "regard")
+Numbers = ctranslate2.Numbers | compact.Numbers
+NUMBERS: Mapping[Reader, tuple[str, ...]] = {
     "huggingface": ("float32",), "ctranslate2": get_args(ctranslate2.Numbers), "onnx": get_args(onnx.Numbers),
+    "regard": get_args(compact.Numbers),
 }  # fmt: skip
 
 
@@ -44,7 +48,7 @@ class Exported:
 def export(
     loaded: Loaded,
     out: Path,
-    target: Target,
+    target: Reader,
     numbers: Numbers = "float32",
     texts: Sequence[str] | None = None,
     count: int = 200,
@@ -57,7 +61,7 @@ def export(
     check(loaded, target, numbers)
     write_new(out, lambda folder: _write(loaded, folder, target, numbers))
     notes = _notes(loaded, target)
-    theirs = _other_side(loaded, out, target)
+    theirs = _other_side(loaded, out, target, numbers)
     if theirs is None:
         missing = "transformers is not installed, so nothing was compared: pip install transformers"
         return Exported(out, None, [*notes, missing])
@@ -69,16 +73,19 @@ def export(
     return Exported(out, prove(ours, theirs, inputs, tolerance, least, notes, read), notes)
 
 
-def check(loaded: Loaded, target: str, numbers: str = "float32") -> tuple[Target, Numbers]:
+def check(loaded: Loaded, target: str, numbers: str = "float32") -> tuple[Reader, Numbers]:
     """The target and the numbers, if the model can be exported so; raises, by name, for what cannot be."""
-    if target not in TARGETS:
-        raise UsageError(f"export: --to must be one of: {', '.join(TARGETS)}; but is `{target}`. Choose one of them.")
-    chosen: Target = target
+    if target not in READERS:
+        raise UsageError(f"export: --to must be one of: {', '.join(READERS)}; but is `{target}`. Choose one of them.")
+    chosen: Reader = target
     if numbers not in NUMBERS[chosen]:
         raise UsageError(
             f"export: --numbers must be one of: {', '.join(NUMBERS[chosen])} for {target}, but is `{numbers}`. Choose "
             "one of them."
         )
+    if chosen == "regard":
+        loaded.model  # noqa: B018 - one that gives labels is refused: there are no texts to compare
+        return chosen, cast("Numbers", numbers)
     if found := lacking(loaded.recipe.model, chosen):
         able = [each for each in TARGETS if not lacking(loaded.recipe.model, each)]
         fix = f"Choose --to {' or '.join(able)}" if able else "Use the model with Regard itself"
@@ -104,12 +111,15 @@ def write_new(out: Path, fill: Callable[[Path], object]) -> None:
         raise
 
 
-def _write(loaded: Loaded, folder: Path, target: Target, numbers: Numbers) -> None:
+def _write(loaded: Loaded, folder: Path, target: Reader, numbers: Numbers) -> None:
     match target:
+        case "regard":
+            assert loaded.place is not None, "only what is in a folder can be copied"
+            compact.write(loaded.place, folder, cast("compact.Numbers", numbers))
         case "huggingface":
             write_huggingface(loaded, folder)
         case "ctranslate2":
-            ctranslate2.write(loaded, folder, numbers)
+            ctranslate2.write(loaded, folder, cast("ctranslate2.Numbers", numbers))
         case "onnx":
             onnx.write(loaded, folder, cast("onnx.Numbers", numbers))
 
@@ -131,7 +141,7 @@ def write_huggingface(loaded: Loaded, folder: Path) -> None:
     huggingface_text.write(tokenizer, folder, limit, isinstance(settings, TransformerSettings))
 
 
-def _notes(loaded: Loaded, target: Target) -> list[str]:
+def _notes(loaded: Loaded, target: Reader) -> list[str]:
     """What is not the same there, and why."""
     search, notes = loaded.recipe.search, []
     if target == "huggingface":
@@ -165,7 +175,9 @@ def _notes(loaded: Loaded, target: Target) -> list[str]:
     return notes
 
 
-def _other_side(loaded: Loaded, folder: Path, target: Target) -> Side | None:
+def _other_side(loaded: Loaded, folder: Path, target: Reader, numbers: Numbers) -> Side | None:
+    if target == "regard":
+        return ModelSide(f"in {numbers}", load_folder(folder, torch.device("cpu")).model, folder)
     if target == "huggingface":
         if importlib.util.find_spec("transformers") is None:
             return None

@@ -1,0 +1,161 @@
+"""Models that come with Regard: called by name, served and shown without arguments, and small enough to give away."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from regard import demo, folder, shipped
+from regard.api import inspect, load
+from regard.errors import MissingError
+from regard.interop import compact
+from regard.models.build import build_any
+from regard.recipe import load_recipe
+from tests.tiny import failed, regard
+
+ROOT = Path(__file__).parents[1]
+MOST = {"everyday-en-de": 16_000_000, "everyday-de-en": 16_000_000, "writer": 8_000_000}
+PLANNED = {"everyday-en-de": 15_500_000, "everyday-de-en": 15_500_000, "writer": 7_600_000}
+BESIDE = 1_000_000  # bytes for vocabulary, curves and card
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words_model: Path, babbling_model: Path) -> Path:
+    """A package with two toy models in it, and a working folder without any."""
+    place = tmp_path / "package"
+    for name, model in (("writer", babbling_model), ("everyday-en-de", words_model)):
+        (place / name).mkdir(parents=True)
+        compact.write(model, place / name, "float16")
+    monkeypatch.setattr(shipped, "PLACE", place)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return place
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "PLACE", tmp_path)
+
+
+def test_names_in_their_order_and_only_whole_folders(shelf: Path) -> None:
+    (shelf / "everyday-de-en").mkdir()
+    assert shipped.names() == ["everyday-en-de", "writer"]
+    assert shipped.path("writer") == shelf / "writer"
+
+
+def test_a_folder_of_ones_own_comes_first(shelf: Path) -> None:
+    assert shipped.resolve("writer") == shelf / "writer"
+    assert shipped.resolve("./elsewhere/writer") == Path("elsewhere/writer")
+    Path("writer").mkdir()
+    assert shipped.resolve("writer") == Path("writer")
+
+
+def test_commands_and_python_take_the_name(shelf: Path) -> None:
+    ran = regard("translate", "everyday-en-de", "--with", "everyday-en-de", stdin=b"seven\n")
+    assert (ran.code, ran.out) == (0, "sieben\n"), ran.err
+    assert load("everyday-en-de").translate(["eight"]) == ["acht"]
+    assert regard("verify", "writer", "--texts", 4).code == 0
+    assert "transformer, " in inspect("everyday-en-de").to_text()
+    # With the vocabulary it has, which the preset of this name cannot know.
+    assert inspect("writer").to_text().startswith("babble: gpt")
+
+
+def test_training_can_begin_with_one(shelf: Path, words_model: Path) -> None:
+    sides = (words_model.parent / "words.en", words_model.parent / "words.de")
+    few = ("training.steps=2", "training.validate_every=2", "training.save_every=2", "training.average=1")
+    sources = ("--source", sides[0], "--target", sides[1])
+    ran = regard("train", "init=everyday-en-de", "batch.tokens=512", *few, *sources, "--out", "further")
+    assert ran.code == 0, ran.err
+    assert folder.read_recipe(Path("further")).init == "everyday-en-de"
+
+
+def test_a_missing_folder_names_those_there_are(shelf: Path) -> None:
+    failed(regard("translate", "everyday"), 66, "everyday: must be a model folder", "everyday-en-de, writer")
+
+
+def test_without_any_nothing_is_offered(bare: None) -> None:
+    assert shipped.names() == []
+    with pytest.raises(MissingError, match=r"regard train --help$"):
+        load("everyday-en-de")
+    failed(regard("serve"), 2, "needs at least one MODEL", "regard demo")
+
+
+def test_the_server_serves_all_of_them_unless_told_which(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[list[str]] = []
+
+    def serve(app: object, desk: Any, listening: object) -> None:
+        served.append(list(desk.models))
+
+    monkeypatch.setattr("regard.serve.running.serve", serve)
+    for models in ((), ("writer",)):
+        ran = regard("serve", *models, "--port", 0)
+        assert ran.code == 0, ran.err
+    assert served == [["everyday-en-de", "writer"], ["writer"]]
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tour ends where its own training would begin."""
+    monkeypatch.setattr("regard.demo.experiment.train", lambda *_: SimpleNamespace(signal="SIGINT"))
+
+
+def test_the_tour_begins_with_a_shipped_model(shelf: Path, stopped: None) -> None:
+    ran = regard("demo", "--out", "tour")
+    page = Path("tour/everyday.html")
+    for words in ("comes with Regard", *demo.EVERYDAY, page.resolve().as_uri(), "trains a Transformer from nothing"):
+        assert words in ran.out
+    assert demo.EVERYDAY[-1] in page.read_text(encoding="utf-8")
+
+
+def test_without_any_the_tour_begins_with_training(bare: None, stopped: None, tmp_path: Path) -> None:
+    ran = regard("demo", "--out", tmp_path / "tour")
+    assert ran.out.startswith("Regard trains a Transformer from nothing")
+    assert not (tmp_path / "tour").exists()
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_the_recipes_are_small_enough(name: str) -> None:
+    recipe = load_recipe(name)
+    vocabulary = 128 if name == "writer" else recipe.tokenizer.vocabulary
+    with torch.device("meta"):
+        weights = build_any(recipe.model, vocabulary).state_dict()
+    assert 2 * sum(weight.numel() for weight in weights.values()) + BESIDE < PLANNED[name]
+    assert recipe.licence is not None
+    assert recipe.attribution
+
+
+def test_the_wheel_takes_the_whole_package() -> None:
+    """Hatch packs every file of a package that git does not ignore."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert built == {"packages": ["src/regard"]}
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert not [line for line in ignored if line.endswith((".safetensors", ".toml", ".json", ".md", "shipped/"))]
+
+
+# ---- what is really there, as soon as it is
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_a_shipped_model_keeps_its_promises(name: str, tmp_path: Path) -> None:
+    place = shipped.path(name)
+    assert sum(file.stat().st_size for file in place.rglob("*")) <= MOST[name]
+    assert not (place / folder.CHECKPOINTS).exists()
+    recipe, card = folder.read_recipe(place), (place / folder.CARD).read_text(encoding="utf-8")
+    assert (recipe.name, recipe.model) == (name, load_recipe(name).model)
+    assert f'license: "{recipe.licence}"' in card
+    for source in load_recipe(name).attribution:
+        assert source in card
+    model = load(shutil.copytree(place, tmp_path / name))
+    if name == "writer":
+        assert model.generate(["ROMEO:"])[0].strip()
+    else:
+        assert model.translate(["Good morning." if name == "everyday-en-de" else "Guten Morgen."])[0].strip()
+    checks = list(model.verify(count=6))
+    assert checks
+    assert [str(check) for check in checks if not check.passed] == []
