@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import torch
 
-from regard import folder, settings
+from regard import bands, folder, settings
 from regard.data.generated import Generated
 from regard.data.sources import Files
 from regard.exploring.bundle import Bundle
 from regard.exploring.walk import can_walk
 from regard.models.build import AnyModel, build_any
 from regard.models.labelling import LabelModel
+from regard.recipe import Recipe
 from regard.text.tokenizer import MusicEvents
 from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, Listing, look
@@ -159,26 +160,28 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     with torch.device("meta"):
         model = build_any(recipe.model, tokenizer.size, tokenizer.source.size)
-    found: Inspection | Listing
-    parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
-    if isinstance(model, LabelModel):
-        found, wiring = Listing(**vars(parts), labels=model.labels), None
-    else:
-        found = look(model, parts, None, recipe.batch.tokens, recipe.search.beam)
-        wiring = wiring_svg(model, f"How {recipe.name} is wired")
     card = None if place is None else place / folder.CARD
     return Inside(
-        found.to_json(),
-        wiring,
+        inspection(model, recipe).to_json(),
+        None if isinstance(model, LabelModel) else wiring_svg(model, f"How {recipe.name} is wired"),
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
     )
 
 
+def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> Inspection | Listing:
+    """The parts and the costs of a model made by a recipe; its weights need not be there. `length` is the tokens of a
+    row, a usual length unless given."""
+    parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
+    if isinstance(model, LabelModel):
+        return Listing(**vars(parts), labels=model.labels)
+    return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
+
+
 def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
     """How the model learned, as SVG; None where its folder does not say."""
-    metrics = None if place is None else place / folder.METRICS
-    if metrics is None or not metrics.is_file():
+    if place is None or not (place / folder.METRICS).is_file():
         return None
-    return training_svg(read_metrics(metrics), f"How {bundle.recipe.name} learned")
+    events = read_metrics(place / folder.METRICS)
+    return training_svg(events, f"How {bundle.recipe.name} learned", bands.usual_course(place))

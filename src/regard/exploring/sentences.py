@@ -1,16 +1,20 @@
 """What happens in each step of a walk, in plain words.
 
-A step names its sentences and gives the values in them, so that whoever shows it can say the same in another language:
-`serve/page/words-table.js` has every one of these in German and Chinese. Titles are called as
-sentences are, up to their dots.
+A step names its sentences and gives the values in them, so that the same can be said in another language: `tellings`
+has every one of these in German and Chinese. Titles are called as sentences are, up to their dots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from regard.exploring import tellings
 
 Value = str | int | float
+Tongue = Literal["en", "de", "zh"]
+"""A language that steps can be told in."""
 SHARE = "share"  # the one value that is written in percent
 
 TITLES = {
@@ -80,22 +84,25 @@ class Said:
     names: tuple[str, ...]
     values: Mapping[str, Value]
 
-    @property
-    def title(self) -> str:
-        """A few words, in English."""
+    def title(self, tongue: Tongue = "en") -> str:
+        """A few words."""
+        titles = TITLES if tongue == "en" else tellings.TITLES[tongue]
         names = dict.fromkeys(name.partition(".")[0] for name in self.names)
-        return " & ".join(TITLES[name] for name in names).format(**self._written())
+        return " & ".join(titles[name] for name in names).format(**self._written(tongue))
 
-    @property
-    def sentence(self) -> str:
-        """All of it, in English."""
-        return " ".join(SENTENCES[name] for name in self.names).format(**self._written())
+    def sentence(self, tongue: Tongue = "en") -> str:
+        """All of it."""
+        sentences = SENTENCES if tongue == "en" else tellings.SENTENCES[tongue]
+        between = "" if tongue == "zh" else " "
+        return between.join(sentences[name] for name in self.names).format(**self._written(tongue))
 
-    def _written(self) -> dict[str, str]:
-        return {name: _written(name, value) for name, value in self.values.items()}
+    def _written(self, tongue: Tongue) -> dict[str, str]:
+        return {name: _written(name, value, tongue) for name, value in self.values.items()}
 
 
-def _written(name: str, value: Value) -> str:
+def _written(name: str, value: Value, tongue: Tongue) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:.0%}" if name == SHARE else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    number = f"{value:.0%}" if name == SHARE else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    # German has comma and point the other way round, and a space before the percent sign.
+    return number.translate(str.maketrans(",.", ".,")).replace("%", "\u00a0%") if tongue == "de" else number

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.exploring.sentences import Said
+from regard.exploring.sentences import Said, Tongue
 
 MOST = 64  # rows and columns of a table that are shown; `Table.whole` tells how many there are
 DIGITS = 4
@@ -60,21 +60,19 @@ class Step:
     @property
     def title(self) -> str:
         """What it is called, in English."""
-        return self.said.title
+        return self.said.title()
 
     @property
     def sentence(self) -> str:
         """What happens, in English."""
-        return self.said.sentence
+        return self.said.sentence()
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+    def to_json(self, tongue: Tongue = "en") -> dict[str, Any]:
+        """As plain values, told in some language."""
         return {
             "id": self.id,
-            "title": self.title,
-            "sentence": self.sentence,
-            "said": list(self.said.names),
-            "values": dict(self.said.values),
+            "title": self.said.title(tongue),
+            "sentence": self.said.sentence(tongue),
             "formula": self.formula,
             "shapes": self.shapes,
             "tensors": [table.to_json() for table in self.tensors],

@@ -19,7 +19,7 @@ from regard.batch import Tokens
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
 from regard.exploring.layer import Sublayers, attended, fed_forward
-from regard.exploring.sentences import Said
+from regard.exploring.sentences import Said, Tongue
 from regard.exploring.steps import Step, Words, one_row, table
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer
 from regard.layers.embedding import Embedding
@@ -49,6 +49,8 @@ class Walk:
     head: int
     position: int
     steps: tuple[Step, ...]
+    tongue: Tongue = "en"
+    """The language in which the steps are told."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -59,7 +61,7 @@ class Walk:
             "layer": self.layer,
             "head": self.head,
             "position": self.position,
-            "steps": [step.to_json() for step in self.steps],
+            "steps": [step.to_json(self.tongue) for step in self.steps],
         }
 
 

@@ -234,8 +234,6 @@ class StepItem(BaseModel):
     id: str
     title: str
     sentence: str
-    said: list[str]
-    values: dict[str, str | int | float]
     formula: str
     shapes: str
     tensors: list[TableItem]

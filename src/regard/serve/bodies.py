@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from regard.exploring.sentences import Tongue
+
 Text = Annotated[str, Field(description="A text of any language.")]
 Language = Annotated[
     str | None, Field(max_length=50, description="The target language, for a model that knows several.")
@@ -123,6 +125,7 @@ class WalkBody(LookBody):
     layer: Place = 0
     head: Place = 0
     position: Place | None = None
+    tongue: Annotated[Tongue, Field(description="The language of titles and sentences.")] = "en"
 
 
 class PositionsBody(Body):

@@ -148,7 +148,7 @@ def _asked(desk: Desk, limits: Limits, body: CompletionBody) -> Asked:
     served = _model(desk, body.model)
     if served.task != "generate":
         does = "translates" if served.task == "translate" else "gives labels"
-        message = f"model: must be a language model, but `{served.id}` {does}. Use /{served.task}, or name another."
+        message = f"model: must be a language model, but `{served.id}` {does}. Use /api/{served.task}, or name another."
         raise Problem(400, "usage", message, "model")
     count, most = body.n or 1, USUAL_TOKENS if body.max_tokens is None else body.max_tokens
     _refuse_what_cannot_be(body, count, most)

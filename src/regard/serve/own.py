@@ -156,8 +156,11 @@ def _add_looking(routes: APIRouter, desk: Desk, limits: Limits) -> None:
         served = _found(desk, limits, body)
         return await _asked(
             desk, served,
-            lambda model: walk.walk(
-                model, body.text, body.target, body.stack, body.layer, body.head, body.position, body.language
+            lambda model: replace(
+                walk.walk(
+                    model, body.text, body.target, body.stack, body.layer, body.head, body.position, body.language
+                ),
+                tongue=body.tongue,
             ),
         )  # fmt: skip
 

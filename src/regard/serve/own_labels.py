@@ -15,6 +15,8 @@ from regard.serve.limits import Limits
 from regard.serve.own import ERRORS
 from regard.text.restoring import restored
 
+MOST = 12  # labels of a word that are told
+
 
 class LabelBody(Body):
     """A text to label."""
@@ -28,10 +30,13 @@ class ChoiceAnswer(BaseModel):
     probabilities: dict[str, float]
 
 
-class WordAnswer(ChoiceAnswer):
-    """A word and its label."""
+class WordAnswer(BaseModel):
+    """A word, its likeliest label, and the probabilities of the likeliest, at most 12."""
 
     word: str
+    label: str
+    probability: float
+    probabilities: dict[str, float]
 
 
 class TagAnswer(BaseModel):
@@ -72,4 +77,5 @@ def _classified(model: Model, text: str) -> dict[str, Any]:
 def _tagged(model: Model, text: str) -> dict[str, Any]:
     (found,) = model.tag([text])
     whole = restored(found.words, found.tags) if model.labeller.restores else None
-    return {**found.to_json(), "restored": whole}
+    # A text of a thousand words must not become an answer of a thousand times all labels.
+    return {**found.to_json(MOST), "restored": whole}

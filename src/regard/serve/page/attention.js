@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { Arcs } from "./arcs.js";
 import { clamp, debounce, make, quoted, rove } from "./dom.js";
 import { Matrix, paint, scale } from "./heat.js";
-import { empty, examples, exports, segments, status, textField } from "./parts.js";
+import { button, empty, examples, exports, segments, status, textField } from "./parts.js";
 import { has, number, percent, t } from "./words.js";
 
 export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open: (root, app) => new Attention(root, app) };
@@ -42,7 +42,7 @@ class Attention {
     this.common = app.notesOf("common");
     this.notes = app.notesOf("attention", { kind: null, layer: null, head: MEAN, picture: "arcs" });
     const { first, text, target } = this.common;
-    this.text = (first ? first.source : text) || (app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
+    this.text = (first ? first.source : text) || app.firstText(app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
     this.given = { text: this.text, target: first ? first.text : target };
     this.captures = [];
     this.shown = 0;
@@ -314,8 +314,8 @@ class Attention {
     const rows = looks.map(({ words, weights }, c) => {
       const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
       const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(words[k]), ` ${number(weights[k])}`]);
-      return make("button", { type: "button", class: "pair-row", "aria-pressed": String(c === this.shown), onclick: () => this.turnTo(c) },
-        make("span.pair-words", {}, shaded), make("span.muted", {}, best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched })));
+      const looked = best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched });
+      return button([make("span.pair-words", {}, shaded), make("span.muted", {}, looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
     });
     this.pair.replaceChildren(make("p.muted", {}, t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
     if (had) rows[this.shown].focus();

@@ -1,8 +1,7 @@
 // Beam: the search as it grew, round by round; its two settings run it again.
 
-import { post } from "./api.js";
-import { clamp, debounce, make, makeSvg, piece, rove, save } from "./dom.js";
-import { button, empty, slider, status, textField } from "./parts.js";
+import { clamp, debounce, make, makeSvg, piece, rove } from "./dom.js";
+import { button, empty, exports, ranked, slider, status, textField } from "./parts.js";
 import { number, percent, roughly, t } from "./words.js";
 
 export const view = { id: "beam", suits: (model) => model.task === "translate", open: (root, app) => new Beam(root, app) };
@@ -30,7 +29,7 @@ class Beam {
 
   build(root) {
     const { app, notes } = this;
-    const { box } = textField({ label: t("beam.text"), value: this.text, limit: app.limits.text, input: (text) => {
+    const { box } = textField({ label: t("translate.input"), value: this.text, limit: app.limits.text, input: (text) => {
       this.text = text;
       this.later();
     } });
@@ -44,11 +43,11 @@ class Beam {
     rove(this.tree, ".node", (all, node, key) => this.moveInTree(node, key));
     this.status = status(this.frame);
     this.readout = make("p.readout", { role: "status" });
-    this.results = make("ol.results");
+    this.results = make("ol.ranked.results");
     this.rounds = slider({ label: t("beam.round"), min: 1, max: 1, step: 1, value: 1, input: (round) => this.reveal(round) });
     this.play = button(t("beam.play"), () => this.replay(), { class: "quiet" });
     this.growth = make("div.growth", { hidden: true }, this.rounds.box, this.play, make("span.spring"),
-      button(t("save.as", { format: "SVG" }), () => save(new Blob([this.picture()], { type: "image/svg+xml" }), `${app.model.id}-beam.svg`), { class: "quiet" }));
+      exports({ app, desk: this.status, body: () => this.request(), what: () => "beam" }));
     root.append(
       make("div.ask", {}, box, make("div.sliders", {},
         slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: set("beam"), hint: t("beam.width.hint") }).box,
@@ -65,8 +64,11 @@ class Beam {
       this.readout.replaceChildren(empty(t("beam.empty")));
       return;
     }
-    const body = { ...this.app.body(), text: this.text, ...this.notes };
-    this.status.ask((signal) => post("api/beam", body, signal), (answer) => this.draw(answer));
+    this.status.post("api/beam", this.request(), (answer) => this.draw(answer));
+  }
+
+  request() {
+    return { ...this.app.body(), text: this.text, ...this.notes };
   }
 
   draw({ rounds, results }) {
@@ -108,10 +110,10 @@ class Beam {
   }
 
   box(node, i) {
-    node.box = make("button", {
-      type: "button", class: `node ${kindOf(node)}`, tabindex: i ? "-1" : "0", style: { left: `${node.x}px`, top: `${node.y}px` },
-      onfocus: () => this.read(node), onpointerenter: () => this.read(node), onclick: () => this.read(node),
-    }, make("bdi", {}, node.ended ? "■" : piece(node.token)), make("span.figure", {}, roughly(this.chance(node))));
+    const read = () => this.read(node);
+    node.box = button([make("bdi", {}, node.ended ? "■" : piece(node.token)), make("span.figure", {}, roughly(this.chance(node)))], read, {
+      class: `node ${kindOf(node)}`, tabindex: i ? "-1" : "0", style: { left: `${node.x}px`, top: `${node.y}px` }, onfocus: read, onpointerenter: read,
+    });
     node.box.node = node;
     return node.box;
   }
@@ -150,12 +152,10 @@ class Beam {
   }
 
   drawResults() {
-    this.results.replaceChildren(...this.found.map((result, i) => make("li", {}, button([
-      make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span.text", { dir: "auto" }, result.text || "∅"), make("span.figure", {}, number(result.score)),
-    ], () => {
+    this.results.replaceChildren(...ranked(this.found, (i) => {
       this.chosen = i;
       this.light();
-    }))));
+    }));
   }
 
   light() {
@@ -165,28 +165,6 @@ class Beam {
       node.edge?.classList.toggle("winning", path.has(node.id));
     }
     [...this.results.querySelectorAll("button")].forEach((each, i) => each.setAttribute("aria-pressed", String(i === this.chosen)));
-  }
-
-  /** The tree as it stands on the page, with its colours, as a picture of its own. */
-  picture() {
-    const wide = parseFloat(this.tree.style.width), high = parseFloat(this.tree.style.height), font = getComputedStyle(document.body).fontFamily;
-    const shown = (node) => !node.box.classList.contains("later"), nodes = [...this.nodes.values()].filter(shown);
-    const line = ({ edge }) => {
-      const { stroke, strokeWidth } = getComputedStyle(edge);
-      return makeSvg("path", { d: edge.getAttribute("d"), fill: "none", stroke, "stroke-width": strokeWidth });
-    };
-    const text = (element, x, y, anchor) => {
-      const { color, fontSize, fontWeight } = getComputedStyle(element);
-      return makeSvg("text", { x, y, fill: color, "font-size": fontSize, "font-weight": fontWeight, "text-anchor": anchor, "xml:space": "preserve" }, element.textContent);
-    };
-    const one = ({ box, x, y, kept, ended }) => {
-      const { backgroundColor, borderTopColor } = getComputedStyle(box), [token, share] = box.children;
-      return [makeSvg("rect", { x, y, width: WIDE, height: HIGH, rx: ended ? HIGH / 2 : 7, fill: backgroundColor, stroke: borderTopColor, "stroke-dasharray": kept || ended ? null : "3 2" }),
-        text(token, x + 8, y + 17, "start"), text(share, x + WIDE - 8, y + 17, "end")];
-    };
-    return new XMLSerializer().serializeToString(makeSvg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, "font-family": font },
-      makeSvg("rect", { width: wide, height: high, fill: getComputedStyle(this.frame).backgroundColor }),
-      nodes.filter((node) => node.edge).map(line), nodes.flatMap(one)));
   }
 
   // ---- As it grew

@@ -1,6 +1,6 @@
 // Explore: what a language model would write next, and what temperature and top-k do to it.
 
-import { isStopped, post, Problem, stream } from "./api.js";
+import { isStopped, Problem, stream } from "./api.js";
 import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
 import { button, counter, numberField, slider, status, textField } from "./parts.js";
 import { number, percent, t, whole } from "./words.js";
@@ -16,7 +16,7 @@ class Explore {
     this.app = app;
     this.common = app.notesOf("common");
     this.notes = app.notesOf("explore", { temperature: 1, topK: 0, seed: 1, tokens: Math.min(60, app.limits.tokens), history: [], surprise: false });
-    this.common.text ??= FIRST_TEXT;
+    this.common.text ??= app.firstText(FIRST_TEXT);
     this.later = debounce(() => this.look(), 250);
     this.build(root);
     this.look();
@@ -111,7 +111,7 @@ class Explore {
     this.back.disabled = notes.history.length === 0;
     this.count.textContent = counter(common.text.length, app.limits.text);
     const body = { model: app.model.id, text: common.text, temperature: notes.temperature, count: SHOWN, ...(notes.topK ? { top_k: notes.topK } : {}) };
-    this.status.ask((signal) => post("api/next", body, signal), (answer) => this.drawBars(answer));
+    this.status.post("api/next", body, (answer) => this.drawBars(answer));
     this.lookBack();
   }
 
@@ -120,12 +120,14 @@ class Explore {
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
     // The end of a text cannot be appended; the first token that can is where Tab leads.
     const first = tokens.findIndex((token) => !token.end);
-    this.bars.replaceChildren(...tokens.map((token, i) => make("li", {}, make("button", {
-      type: "button", tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: token.end, onclick: () => this.become(this.common.text + token.text, true),
+    this.bars.replaceChildren(...tokens.map((token, i) => make("li", {}, button([
+      make("bdi.token-text", {}, piece(token.text)),
+      make("span.track", {}, make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
+      make("span.figure", {}, percent(token.chance)),
+    ], () => this.become(this.common.text + token.text, true), {
+      tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: token.end,
       title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
-    }, make("bdi.token-text", {}, piece(token.text)),
-    make("span.track", {}, make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
-    make("span.figure", {}, percent(token.chance))))));
+    }))));
     if (had) this.bars.querySelector("button:enabled")?.focus();
     this.summary.textContent = t("explore.summary", { kept: whole(kept), entropy: number(entropy) });
   }
@@ -172,12 +174,12 @@ class Explore {
     const on = this.notes.surprise && this.common.text !== "";
     this.strip.hidden = this.tokenNote.hidden = !on;
     if (!on) return this.surpriseStatus.stop();
-    return this.surpriseStatus.ask((signal) => post("api/tokens", { model: this.app.model.id, text: this.common.text }, signal), ({ tokens }) => {
+    return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens }) => {
       this.tokenNote.textContent = t("explore.surprise.hint");
-      this.strip.replaceChildren(...tokens.map((token, i) => make("button", {
-        type: "button", class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) },
-        onfocus: () => this.readToken(token), onpointerenter: () => this.readToken(token),
-      }, token.text)));
+      this.strip.replaceChildren(...tokens.map((token, i) => {
+        const read = () => this.readToken(token);
+        return button(token.text, read, { class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) }, onfocus: read, onpointerenter: read });
+      }));
     });
   }
 

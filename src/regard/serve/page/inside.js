@@ -1,9 +1,9 @@
 // Inside: the matrices of a model and their sizes, its wiring, its positions, its neighbours, and how it learned.
 
-import { get, post } from "./api.js";
-import { debounce, make, quoted, uniqueId } from "./dom.js";
+import { get } from "./api.js";
+import { debounce, make, neighbour, rove, uniqueId, visible } from "./dom.js";
 import { Matrix } from "./heat.js";
-import { button, copyButton, details, slider, status } from "./parts.js";
+import { bars, copyButton, details, slider, status } from "./parts.js";
 import { number, percent, short, t, whole } from "./words.js";
 
 export const view = { id: "inside", suits: () => true, open: (root, app) => new Inside(root, app) };
@@ -58,16 +58,18 @@ class Inside {
       const id = uniqueId("heading");
       return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p.muted", {}, t(`inside.${name}.lead`)), ...children);
     };
+    // A model that gives labels has no words of its own to compare.
+    const writes = !this.app.model.labels.length;
     this.body.replaceChildren(
       this.figures(inspection),
       section("matrices", this.matrices(inspection)),
       section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p.empty", {}, t("inside.none"))),
-      section("neighbours", this.neighbours()),
-      section("positions", this.positions()),
+      ...(writes ? [section("neighbours", this.neighbours()), section("positions", this.positions())] : []),
       section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", {}, t("inside.none"))),
       make("div.more", {},
         card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
+    if (!writes) return;
     this.lookAtPositions();
     this.lookNear();
   }
@@ -119,7 +121,7 @@ class Inside {
 
   lookAtPositions() {
     const { length, dimensions } = this.notes;
-    this.placesStatus.ask((signal) => post("api/positions", { model: this.app.model.id, length, dimensions }, signal), (answer) => {
+    this.placesStatus.post("api/positions", { model: this.app.model.id, length, dimensions }, (answer) => {
       this.where = answer;
       this.drawPositions();
     });
@@ -146,11 +148,12 @@ class Inside {
 
   neighbours() {
     const { notes } = this, id = uniqueId("word");
-    const field = make("input", { id, type: "text", dir: "auto", value: notes.word, maxlength: 100, placeholder: t("inside.word.hint"), autocapitalize: "off", spellcheck: "false", oninput: () => {
+    const field = this.wordField = make("input", { id, type: "text", dir: "auto", value: notes.word, maxlength: 100, placeholder: t("inside.word.hint"), autocapitalize: "off", spellcheck: "false", oninput: () => {
       notes.word = field.value;
       this.laterNear();
     } });
     this.near = make("ol.bars");
+    rove(this.near, "button", neighbour);
     return make("div", {}, make("div.field", {}, make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
   }
 
@@ -160,14 +163,11 @@ class Inside {
       this.near.replaceChildren();
       return;
     }
-    this.nearStatus.ask((signal) => post("api/neighbours", { model: this.app.model.id, text: this.notes.word, count: 12 }, signal), ({ tokens }) => {
-      this.near.replaceChildren(...tokens.map((token) => make("li", {}, button([
-        make("span.bar", { style: { "--share": Math.max(0, token.similarity).toFixed(4) } }), quoted(token.text), make("span.figure", {}, number(token.similarity)),
-      ], () => {
-        this.notes.word = token.text;
-        this.near.closest("section").querySelector("input").value = token.text;
+    this.nearStatus.post("api/neighbours", { model: this.app.model.id, text: this.notes.word, count: 12 }, ({ tokens }) => {
+      this.near.replaceChildren(...bars(tokens.map(({ text, similarity }) => ({ text: visible(text), share: similarity, figure: number(similarity) })), (i) => {
+        this.notes.word = this.wordField.value = tokens[i].text;
         this.lookNear();
-      }))));
+      }));
     });
   }
 }

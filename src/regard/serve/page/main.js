@@ -12,7 +12,7 @@ const local = () => localStorage, session = () => sessionStorage;
 const THEMES = ["auto", "light", "dark"];
 
 /** What views share: the model that was chosen, the server's limits, and what was typed where. */
-const app = { models: [], model: null, limits: {}, version: "", notes: new Map(), go, choose, notesOf, body };
+const app = { models: [], model: null, limits: {}, version: "", notes: new Map(), go, choose, notesOf, body, firstText };
 
 let leave = () => {};
 let theme = "auto";
@@ -22,6 +22,11 @@ function notesOf(view, first = {}) {
   const place = `${view} ${app.model.id}`;
   if (!app.notes.has(place)) app.notes.set(place, { ...first });
   return app.notes.get(place);
+}
+
+/** What to begin with where nothing was typed: nothing for a model of music, which knows no words. */
+function firstText(text) {
+  return app.model.music ? "" : text;
 }
 
 /** What every request about a text says: the model and, where it knows several, the language to write. */
@@ -50,7 +55,7 @@ function drawTop() {
   $("skip").textContent = t("skip");
   $("nav").setAttribute("aria-label", t("menu"));
   const current = wanted() ?? firstFor(app.model);
-  $("nav").replaceChildren(...VIEWS.filter((view) => !view.rare || app.models.some(view.suits)).map((view) => make("a", {
+  $("nav").replaceChildren(...VIEWS.filter((view) => view === current || view.suits(app.model)).map((view) => make("a", {
     href: `#${view.id}`, "aria-current": view === current ? "page" : null,
   }, t(`${view.id}.menu`))));
   $("nav").querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
@@ -145,7 +150,7 @@ function turn() {
 function askForKey(refused) {
   const dialog = $("key-dialog");
   $("key-title").textContent = t("key.title");
-  $("key-reason").textContent = t(refused ? "key.wrong" : "key.reason");
+  $("key-reason").textContent = `${refused ? `${t("key.wrong")} ` : ""}${t("key.reason")}`;
   $("key-label").textContent = t("key.label");
   $("key-send").textContent = t("key.send");
   $("key").value = "";

@@ -1,12 +1,11 @@
 // Music: the model writes a piece, the page plays it, and lines show which notes it looked at.
 
-import { post } from "./api.js";
 import { clamp, make, makeSvg, save } from "./dom.js";
-import { button, numberField, select, slider, status } from "./parts.js";
+import { button, numberField, picker, select, slider, status } from "./parts.js";
 import { Player } from "./synth.js";
 import { number, percent, t, whole } from "./words.js";
 
-export const view = { id: "music", rare: true, suits: (model) => model.music === true, open: (root, app) => new Music(root, app) };
+export const view = { id: "music", suits: (model) => model.music === true, open: (root, app) => new Music(root, app) };
 
 const SECOND = 56, ROW = 7, HIGHEST = 400; // pixels of a second, of a semitone, and of the whole roll
 const LARGEST = 180_000; // bytes of a primer: what a request has room for
@@ -40,16 +39,15 @@ class Music {
   buildSettings() {
     const { notes, app } = this, layers = app.model.attention.find((stack) => stack.name === "decoder")?.layers ?? 0;
     const which = [["", t("music.last")], ...Array.from({ length: layers }, (_, layer) => [String(layer), String(layer + 1)])];
-    const file = make("input", { type: "file", id: "primer", accept: ".mid,.midi,audio/midi", onchange: () => this.prime(file) });
     this.primed = make("span.muted", { role: "status" }, notes.primer?.name ?? "");
-    this.forget = button(t("music.forget"), () => this.prime(null, file), { class: "quiet", hidden: notes.primer === null });
+    this.forget = button(t("music.forget"), () => this.prime(null), { class: "quiet", hidden: notes.primer === null });
     return make("section.panel", { "aria-label": t("music.settings") }, make("div.row", {},
       button(t("music.write"), () => this.write(), { class: "primary" }),
       numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
       numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box,
       slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.05, value: notes.temperature, shown: (value) => number(value, 2), input: (value) => (notes.temperature = value) }).box,
       layers ? select({ label: t("music.layer"), options: which, value: notes.layer, change: (value) => (notes.layer = value) }).box : null,
-      make("div.field", {}, make("label", { for: "primer" }, t("music.primer")), file), this.primed, this.forget));
+      picker({ label: t("music.primer"), accept: ".mid,.midi,audio/midi", use: ([file]) => this.prime(file) }), this.primed, this.forget));
   }
 
   buildPlaying() {
@@ -61,16 +59,13 @@ class Music {
 
   // ---- Asking
 
-  async prime(field, other = field) {
-    const file = field?.files[0];
-    if (file && file.size > LARGEST) {
+  async prime(file) {
+    if (file?.size > LARGEST) {
       this.primed.textContent = t("music.large", { most: whole(LARGEST), size: whole(file.size) });
-      other.value = "";
       return;
     }
     const { notes } = this;
     notes.primer = file ? { name: file.name, data: encode(await file.arrayBuffer()) } : null;
-    if (!file) other.value = "";
     this.primed.textContent = notes.primer?.name ?? "";
     this.forget.hidden = notes.primer === null;
   }
@@ -79,7 +74,7 @@ class Music {
     const { notes, app } = this;
     this.player.pause();
     const body = { model: app.model.id, seed: notes.seed, max_tokens: notes.tokens, temperature: notes.temperature, ...(notes.layer === "" ? {} : { layer: Number(notes.layer) }), ...(notes.primer ? { primer: notes.primer.data } : {}) };
-    this.status.ask((signal) => post("api/music", body, signal), (answer) => {
+    this.status.post("api/music", body, (answer) => {
       notes.answer = answer;
       this.draw(answer);
     });

@@ -1,8 +1,8 @@
 // Parts that several views are put together from.
 
-import { line, postForFile } from "./api.js";
+import { line, post, postForFile } from "./api.js";
 import { copyText, make, neighbour, rove, save, uniqueId, visible } from "./dom.js";
-import { t, whole } from "./words.js";
+import { number, t, whole } from "./words.js";
 
 /** A line of text under a heading that says what is going on; also heard by screen readers. */
 export function status(area) {
@@ -21,7 +21,7 @@ export function status(area) {
     }
   }
   const desk = line(report);
-  return { box, ...desk, say: (text) => box.replaceChildren(text) };
+  return { box, ...desk, post: (path, body, use) => desk.ask((signal) => post(path, body, signal), use) };
 }
 
 export const button = (label, act, properties = {}) => make("button", { type: "button", onclick: act, ...properties }, label);
@@ -91,6 +91,23 @@ export function select({ label, options, value, change, hideLabel = false }) {
 export function examples(texts, use) {
   return make("div.examples", {}, make("span", {}, t("try")),
     texts.map(([text, label]) => button(label ?? text, () => use(text), { class: "chip", dir: "auto" })));
+}
+
+/** What was found, the best first. */
+export const ranked = (found, choose) => found.map(({ text, score }, i) => make("li", {}, button([
+  make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span.text", { dir: "auto" }, text || "∅"), make("span.figure", {}, number(score)),
+], () => choose(i))));
+
+/** Words with shares; `act` hears which was chosen, if they are there to be chosen. */
+export const bars = (entries, act = null) => entries.map(({ text, share, figure, title }, i) => {
+  const parts = [make("span.bar", { style: { "--share": Math.max(0, share).toFixed(4) } }), make("bdi", {}, text), make("span.figure", {}, figure)];
+  return make("li", {}, act ? button(parts, () => act(i), { title, tabindex: i ? "-1" : "0" }) : make("div", {}, parts));
+});
+
+/** A button that asks for files, under words of its own: browsers have theirs in one language only. */
+export function picker({ label, accept, use }) {
+  const field = make("input", { type: "file", accept, class: "unseen", tabindex: "-1", "aria-hidden": "true", "aria-label": label, onchange: () => (use(field.files), (field.value = "")) });
+  return [button(label, () => field.click(), { class: "quiet" }), field];
 }
 
 /** Words in a row, one of which is followed. */

@@ -2,7 +2,7 @@
 
 import { curl, isStopped, post, postForm, Problem } from "./api.js";
 import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
-import { button, copyButton, counter, details, examples, select, slider, status, textField } from "./parts.js";
+import { bars, button, copyButton, counter, details, examples, picker, ranked, select, slider, status, textField } from "./parts.js";
 import { has, languageName, number, percent, t, whole } from "./words.js";
 
 export const view = { id: "translate", suits: (model) => model.task === "translate", open: (root, app) => new Translate(root, app) };
@@ -80,7 +80,6 @@ class Translate {
     area.lang = app.model.languages?.source ?? "";
     box.querySelector("label").className = "unseen";
     this.count = make("span.count", {}, counter(common.text.length, app.limits.text));
-    const picker = make("input", { type: "file", accept: ACCEPTED, class: "unseen", tabindex: "-1", "aria-hidden": "true", onchange: () => (this.translateFiles(picker.files), (picker.value = "")) });
     const source = app.model.languages?.source;
     this.tries = examples((TRIES[source?.slice(0, 2) ?? "en"] ?? []).map((text) => [text]), (text) => this.use(text));
     this.tries.hidden = Boolean(common.text) || !(TRIES[source?.slice(0, 2) ?? "en"]);
@@ -88,7 +87,7 @@ class Translate {
       make("div.pane-head", {}, make("h2", {}, source ? languageName(source) : t("translate.source"))),
       box, this.tries,
       make("div.pane-foot", {}, this.count, make("span.spring"),
-        button(t("translate.file"), () => picker.click(), { class: "quiet" }), picker,
+        picker({ label: t("translate.file"), accept: ACCEPTED, use: (files) => this.translateFiles(files) }),
         button(t("clear"), () => this.use(""), { class: "quiet" })));
   }
 
@@ -155,7 +154,7 @@ class Translate {
       this.drawAnswer();
       return;
     }
-    this.status.ask((signal) => post("api/translate", this.request(), signal), (answer) => {
+    this.status.post("api/translate", this.request(), (answer) => {
       Object.assign(this.notes, { answer, chosen: 0, rewritten: [] });
       this.drawAnswer();
       this.announcer.textContent = t("translate.said", { text: this.shown()?.text ?? "" });
@@ -205,22 +204,19 @@ class Translate {
       if (!sentence) return part;
       const tabindex = first ? "0" : "-1";
       first = false;
-      return make("button", {
-        type: "button", class: start === from ? "word steered" : "word", tabindex, "aria-haspopup": "dialog", onclick: (event) => this.offer(event.currentTarget, start, sentence),
-      }, part);
+      return button(part, (event) => this.offer(event.currentTarget, start, sentence), { class: start === from ? "word steered" : "word", tabindex, "aria-haspopup": "dialog" });
     });
   }
 
   drawOthers() {
     const { answer, chosen, rewritten } = this.notes, all = answer?.translations ?? [];
     if (all.length < 2) return this.others.replaceChildren();
-    const rows = all.map((one, i) => make("li", {}, button([
-      make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span.text", { dir: "auto" }, one.text || "∅"), make("span.figure", {}, number(one.score)),
-    ], () => {
+    const rows = ranked(all, (i) => {
       Object.assign(this.notes, { chosen: i, rewritten: [] });
       this.drawAnswer();
-    }, { "aria-pressed": String(i === chosen && rewritten.length === 0) })));
-    return this.others.replaceChildren(make("h2", {}, t("translate.others")), make("ol", {}, rows));
+    });
+    rows.forEach((row, i) => row.firstChild.setAttribute("aria-pressed", String(i === chosen && rewritten.length === 0)));
+    return this.others.replaceChildren(make("h2", {}, t("translate.others")), make("ol.ranked", {}, rows));
   }
 
   // ---- Other words
@@ -245,9 +241,9 @@ class Translate {
   }
 
   drawMenu(alternatives, start, sentence) {
-    const list = make("ul.bars", {}, alternatives.map((one, i) => make("li", {}, make("button", {
-      type: "button", tabindex: i ? "-1" : "0", title: one.translation, onclick: () => this.take(one, start, sentence),
-    }, make("span.bar", { style: { "--share": one.probability } }), make("bdi", {}, one.text), make("span.figure", {}, percent(one.probability))))));
+    const list = make("ul.bars", {}, bars(
+      alternatives.map(({ text, probability, translation }) => ({ text, share: probability, figure: percent(probability), title: translation })),
+      (i) => this.take(alternatives[i], start, sentence)));
     rove(list, "button", neighbour);
     this.menu.replaceChildren(make("p.muted", {}, t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
     this.placeMenu(this.opener);
@@ -300,7 +296,7 @@ class Translate {
 
   async translateFiles(files) {
     this.filing ??= new AbortController();
-    for (const file of files) await this.translateFile(file);
+    for (const file of [...files]) await this.translateFile(file);
   }
 
   async translateFile(file) {

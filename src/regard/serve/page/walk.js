@@ -1,10 +1,9 @@
 // Walk through: one sentence through one layer of the model, step by step, with its real numbers.
 
-import { post } from "./api.js";
-import { clamp, debounce, make, neighbour, quoted, rove, visible } from "./dom.js";
+import { clamp, debounce, make, neighbour, quoted, rove } from "./dom.js";
 import { Matrix, scale } from "./heat.js";
 import { button, empty, segments, select, status, textField, wordRow } from "./parts.js";
-import { currentLanguage, percent, short, t, whole } from "./words.js";
+import { currentLanguage, short, t, whole } from "./words.js";
 
 export const view = { id: "walk", suits: (model) => Boolean(model.walk), open: (root, app) => new Walk(root, app) };
 
@@ -22,18 +21,13 @@ function formula(text) {
   return make("p.formula", {}, parts.map((part, i) => (i % 2 ? make("sub", {}, part) : part)));
 }
 
-function written(name, value) {
-  if (typeof value === "string") return visible(value);
-  return name === "share" ? percent(value) : Number.isInteger(value) ? whole(value) : short(value);
-}
-
 class Walk {
   constructor(root, app) {
     this.app = app;
     this.common = app.notesOf("common");
     const stacks = this.stacks();
     this.notes = app.notesOf("walk", { stack: stacks[0], layer: 0, head: 0, position: first(stacks[0]), step: 0 });
-    this.text = (this.common.first?.source ?? this.common.text) || FIRST_TEXTS[app.model.task] || "";
+    this.text = (this.common.first?.source ?? this.common.text) || app.firstText(FIRST_TEXTS[app.model.task]);
     this.later = debounce(() => this.walk(), 400);
     this.build(root);
     this.keys = (event) => this.pressed(event);
@@ -109,8 +103,8 @@ class Walk {
       return;
     }
     const { stack, layer, head, position } = this.notes;
-    const body = { ...this.app.body(), text: this.text, stack, layer, head, ...(position === null ? {} : { position }) };
-    this.status.ask((signal) => post("api/walk", body, signal), (answer) => {
+    const body = { ...this.app.body(), text: this.text, tongue: currentLanguage(), stack, layer, head, ...(position === null ? {} : { position }) };
+    this.status.post("api/walk", body, (answer) => {
       this.answer = answer;
       this.body.hidden = false;
       this.notes.step = clamp(this.notes.step, 0, answer.steps.length - 1);
@@ -138,19 +132,14 @@ class Walk {
 
   // ---- Steps
 
-  // The server explains in English; other languages have the same sentences, and put the server's values into them.
-  translated({ id, title, sentence, said, values }) {
-    const cross = id.startsWith("cross-") ? t("walk.cross") : "", language = currentLanguage();
-    if (language === "en") return { title: cross + title, sentence };
-    const places = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, written(name, value)]));
-    const titles = [...new Set(said.map((name) => name.split(".")[0]))].map((name) => t(`walk.step.${name}`, places));
-    return { title: cross + titles.join(" & "), sentence: said.map((name) => t(`walk.said.${name}`, places)).join(language === "zh" ? "" : " ") };
+  titleOf({ id, title }) {
+    return (id.startsWith("cross-") ? t("walk.cross") : "") + title;
   }
 
   drawSteps() {
     const had = this.steps.contains(document.activeElement), { scrollLeft, scrollTop } = this.steps;
     this.steps.replaceChildren(...this.answer.steps.map((step, i) => make("li", {}, button(
-      [make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span", {}, this.translated(step).title)], () => this.goTo(i),
+      [make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span", {}, this.titleOf(step))], () => this.goTo(i),
       { "aria-current": i === this.notes.step ? "step" : null, tabindex: i === this.notes.step ? "0" : "-1" }))));
     const current = this.steps.querySelector("[aria-current]");
     Object.assign(this.steps, { scrollLeft, scrollTop });
@@ -176,14 +165,14 @@ class Walk {
   }
 
   drawStep() {
-    const { steps } = this.answer, step = steps[this.notes.step], { title, sentence } = this.translated(step);
+    const { steps } = this.answer, step = steps[this.notes.step];
     this.readout.textContent = t("walk.point");
     this.panel.replaceChildren(
       make("div.step-head", {}, make("p.muted", {}, t("walk.of", { step: this.notes.step + 1, steps: steps.length })),
         make("div.row", {},
           button(t("walk.before"), () => this.goTo(this.notes.step - 1), { disabled: this.notes.step === 0 }),
           button(t("walk.next"), () => this.goTo(this.notes.step + 1), { class: "primary", disabled: this.notes.step === steps.length - 1 }))),
-      make("h2", {}, title), make("p.sentence", {}, sentence), formula(step.formula), make("p.shapes", {}, step.shapes),
+      make("h2", {}, this.titleOf(step)), make("p.sentence", {}, step.sentence), formula(step.formula), make("p.shapes", {}, step.shapes),
       ...(step.kept === null ? [] : [this.cache(step)]), this.tensors, this.readout);
     this.drawTensors();
   }
