@@ -20,6 +20,7 @@ from regard.text.restoring import bare
 from regard.text.tokenizer import Tokenizer
 
 SLOTS = 8_192  # tokens of a batch, padding among them
+DIGITS = 8  # behind the point of a probability
 
 Counting = Callable[[int], None]
 """Called with how many texts are done since the last call."""
@@ -34,10 +35,11 @@ class Choice:
     labels: tuple[str, ...]
     probabilities: tuple[float, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """As `regard classify --json` prints it, the likeliest label first."""
+    def to_json(self, most: int | None = None) -> dict[str, object]:
+        """As `regard classify --json` prints it: the likeliest label first, and `most` of them, or all."""
         ranked = sorted(zip(self.labels, self.probabilities, strict=True), key=lambda found: -found[1])
-        return {"label": self.label, "probability": self.probability, "probabilities": dict(ranked)}
+        rounded = {label: round(probability, DIGITS) for label, probability in ranked[:most]}
+        return {"label": self.label, "probability": round(self.probability, DIGITS), "probabilities": rounded}
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,10 @@ class TaggedText:
         """The likeliest label of each word."""
         return tuple(choice.label for choice in self.choices)
 
-    def to_json(self) -> dict[str, object]:
-        """As `regard tag --json` prints it."""
-        return {
-            "words": [{"word": word, **choice.to_json()} for word, choice in zip(self.words, self.choices, strict=True)]
-        }
+    def to_json(self, most: int | None = None) -> dict[str, object]:
+        """As `regard tag --json` prints it; `most` limits the labels of each word that are told."""
+        both = zip(self.words, self.choices, strict=True)
+        return {"words": [{"word": word, **choice.to_json(most)} for word, choice in both]}
 
 
 class Labeller:

@@ -55,7 +55,7 @@ def tag(
 
     def answer(lines: Sequence[str], hear: Callable[[int], None]) -> list[str]:
         if restore:
-            return loaded.restore(lines)
+            return loaded.restore(lines, hear)
         found = loaded.tag(lines, hear)
         return [_json(text.to_json()) if as_json else " ".join(text.tags) for text in found]
 
@@ -95,7 +95,8 @@ def evaluate_labels(
         raise DataError(f"{found}: there must be texts with labels to evaluate on, but there are none. {fix}")
     texts, labels = [text for text, _ in pairs], [label for _, label in pairs]
     files = [TestSet.of("texts and labels", file, [f"{text}\t{label}" for text, label in pairs])]
-    report = loaded.evaluate_labels(texts, labels, files, examples)
+    with Progress() as progress:
+        report = loaded.evaluate_labels(texts, labels, files, examples, progress.add)
     if confusion is not None:
         names = [one.label for one in report.labels]
         title = f"{loaded.recipe.name}: accuracy {report.scores[0].value:.2f} %"

@@ -21,7 +21,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.filters import ADVICE, NO_FILTERS, Filters, HeldAtEnd, HeldBySource, HeldShare, HoldOut, Kept, Sieve
+from regard.data.filters import (
+    ADVICE,
+    HELD_OUT_LABELLED,
+    NO_FILTERS,
+    Filters,
+    HeldAtEnd,
+    HeldBySource,
+    HeldShare,
+    HoldOut,
+    Kept,
+    Sieve,
+)
 from regard.data.formats import (
     BLOCK,
     Block,
@@ -219,7 +230,7 @@ class Corpus:
             self._other_repairs,
         )
         warnings = [warning for part in self._parts for warning in part.warnings]
-        self._report = make_report(counts, survey, passed, repairs, others, warnings, self.answers is not None)
+        self._report = make_report(counts, survey, passed, repairs, others, warnings, self.answers)
 
     def valid(self) -> list[Pair]:
         """The pairs to validate on: given, or held out of training; then training is read through if need be."""
@@ -285,8 +296,9 @@ class Corpus:
         name, found = self._parts[0].name, train + len(self._held)
         if self.answers is not None:
             raise DataError(
-                f"{name}: there must be enough different texts to hold some out for validation, but there are only "
-                f"{found:,}. Give others to validate on with `data.valid`."
+                f"{name}: there must be enough different texts to hold some out for validation, but there are too few "
+                f"among these {found:,}. Is the text in the right column? Or give others to validate on with "
+                "`data.valid`."
             )
         if self.one_sided:
             lines = "1 line" if found == 1 else f"{found:,} lines"
@@ -341,7 +353,7 @@ def open_corpus(settings: CorpusSettings) -> Corpus:
         case Music():
             return Corpus([_music(settings)], HeldAtEnd)
         case Labelled() | Classes() | Tagged() | Restoring():
-            return Corpus([_labelled(settings)], HeldBySource)
+            return Corpus([_labelled(settings)], partial(HeldBySource, HELD_OUT_LABELLED))
         case Elsewhere():
             raise UsageError(
                 f"data.kind: must be a corpus that can be read, but is `elsewhere`: the model was imported from "
@@ -444,7 +456,7 @@ def _labelled(settings: LabelSources) -> _Part:
 
     found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in label_splits(settings).items()}
     filters = replace(NO_FILTERS, drop_damaged=True, max_characters=LONGEST_LABELLED)
-    name, form = place_of(settings), str(settings)
+    name, form = place_of(settings), f"{settings} {HELD_OUT_LABELLED} held out"
     known = TAGS if isinstance(settings, Restoring) else ()
     return _Part(name, found.pop("train"), found, filters, form=form, answers=answers_of(settings), known_labels=known)
 

@@ -35,6 +35,7 @@ Keys = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 HELD_OUT_SHARE = 0.02
+HELD_OUT_LABELLED = 0.1  # figures of each label need more than a loss does
 HELD_OUT_MOST = 1_000
 ADVICE = {
     "empty": "Do both files have a line for each sentence?",
@@ -370,14 +371,14 @@ class HoldOut(Protocol):
 class HeldBySource:
     """Holds out pairs by a hash of their source: all with one source stand on one side, however the corpus grows."""
 
-    def __init__(self) -> None:
-        self._seen = 0
+    def __init__(self, share: float = HELD_OUT_SHARE) -> None:
+        self._share, self._seen = share, 0
         self._held: list[tuple[int, Pair]] = []
 
     def pass_on(self, pairs: Sequence[Pair], keys: Keys) -> Iterator[Pair]:
         """Those above the border, which only ever sinks, and those held so far that it has passed."""
         self._seen += len(pairs)
-        border = held_out_share(self._seen) * 2**32
+        border = held_out_share(self._seen, self._share) * 2**32
         found = [*self._held, *zip((keys >> np.uint64(32)).tolist(), pairs, strict=True)]
         self._held = [entry for entry in found if entry[0] < border]
         return (pair for number, pair in found if number >= border)
@@ -388,7 +389,7 @@ class HeldBySource:
 
     def holds(self, keys: Keys) -> Mask:
         """Whether they are below the border."""
-        return np.asarray((keys >> np.uint64(32)) < held_out_share(self._seen) * 2**32)
+        return np.asarray((keys >> np.uint64(32)) < held_out_share(self._seen, self._share) * 2**32)
 
 
 class HeldAtEnd:
@@ -439,8 +440,8 @@ class HeldShare:
         return np.zeros(len(keys), dtype=bool)
 
 
-def held_out_share(pairs: int) -> float:
-    """The share of a corpus of so many pairs to hold out; it never grows with the corpus."""
-    share = min(HELD_OUT_SHARE, HELD_OUT_MOST / max(pairs, 1))
+def held_out_share(pairs: int, share: float = HELD_OUT_SHARE) -> float:
+    """The share of a corpus of so many pairs to hold out, `share` at most of a large one; it never grows with it."""
+    share = min(share, HELD_OUT_MOST / max(pairs, 1))
     # Small corpora need a larger share, or nothing would be left to validate on.
     return max(share, min(0.5, 20 / max(pairs, 1)))

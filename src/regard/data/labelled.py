@@ -11,6 +11,7 @@ In a pair the text is the source and the label the target; of several, one for e
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -23,6 +24,7 @@ from regard.settings import check_words
 from regard.text.restoring import TAGS, bare
 
 LONGEST = 2_000  # words of a tagged sentence
+DOCUMENT = "-DOCSTART-"  # begins the line between two documents in CoNLL's files
 Answers = Literal["text", "words"]
 """What has a label: a whole text, or each of its words."""
 
@@ -44,8 +46,7 @@ class Labelled:
 
     def __post_init__(self) -> None:
         check_words(self)
-        if min(self.columns) < 1:
-            raise ValueError(f"`columns` must be counted from 1, but are {list(self.columns)}")
+        _check_columns(self.columns)
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,13 @@ class Tagged:
     kind: Literal["tagged"] = "tagged"
     valid: str | None = None
     test: str | None = None
+    columns: tuple[int, int] | None = None
+    """Of the word and of the tag, counted from 1, with tabs between them, as in CoNLL-U, where they are [2, 4]."""
 
     def __post_init__(self) -> None:
         check_words(self)
+        if self.columns is not None:
+            _check_columns(self.columns)
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,11 @@ class Restoring:
 
 
 LabelSources = Labelled | Classes | Tagged | Restoring
+
+
+def _check_columns(columns: tuple[int, int]) -> None:
+    if min(columns) < 1 or columns[0] == columns[1]:
+        raise ValueError(f"`columns` must be two different ones, counted from 1, but are {list(columns)}")
 
 
 def answers_of(settings: object) -> Answers | None:
@@ -186,7 +196,7 @@ def read_labels(settings: LabelSources, place: str, training: bool, repairs: Rep
             case Classes():
                 yield from map(_whole, table_blocks(file, (1, 2), repairs))
             case Tagged():
-                yield from _tagged_blocks(file, repairs)
+                yield from _tagged_blocks(file, settings.columns, repairs)
             case Restoring():
                 yield from _restoring_blocks(file, settings.most if training else None, repairs)
 
@@ -207,28 +217,53 @@ def _whole(block: Block) -> Block:
     return Block(block.file, block.first, texts, labels)
 
 
-def _tagged_blocks(file: str, repairs: Repairs) -> Iterator[Block]:
+def _word_and_tag(line: str, columns: tuple[int, int] | None, place: str) -> tuple[str, str] | None:
+    """What a line has; None for one without words."""
+    if columns is None:
+        parts = line.split()
+        if not parts or parts[0] == DOCUMENT:
+            return None
+        if parts[0] == "#" and "=" in parts:
+            raise DataError(
+                f"{place}: must be a word and its tag, but is a comment of CoNLL-U. Say which columns to read, as "
+                "data.columns=[2,4]."
+            )
+        if len(parts) == 1:
+            raise DataError(f"{place}: must be a word and its tag, or empty, but is only {parts[0]!r}. Mend the line.")
+        return parts[0], parts[-1]
+    parts = line.split("\t")
+    # Comments, words that are two (“1-2”), and words that nobody wrote (“1.1”).
+    if not line.strip() or (line.startswith("#") and len(parts) == 1) or re.fullmatch(r"\d+[-.]\d+", parts[0]):
+        return None
+    if len(parts) < max(columns):
+        raise DataError(
+            f"{place}: must have at least {max(columns)} columns with tabs between them, but has {len(parts)}. Mend "
+            "the line, or choose other `columns`."
+        )
+    # Words are kept with spaces between them, so that one must not have any: in CoNLL-U a number may, as “10 000”.
+    word, tag = ("_".join(parts[column - 1].split()) for column in columns)
+    if not word or not tag:
+        raise DataError(f"{place}: must have a word and a tag, but has no {'tag' if word else 'word'}. Mend the line.")
+    return word, tag
+
+
+def _tagged_blocks(file: str, columns: tuple[int, int] | None, repairs: Repairs) -> Iterator[Block]:
     sentences: list[tuple[str, str]] = []
     words: list[str] = []
     tags: list[str] = []
     first, number = 1, 0
     for block in text_blocks(file, repairs):
         for number, line in enumerate(block.targets, block.first):
-            parts = line.split()
-            if len(parts) == 1:
-                raise DataError(
-                    f"{file}, line {number:,}: must be a word and its tag, or empty, but is only {parts[0]!r}. Mend "
-                    "the line."
-                )
-            if parts:
-                words.append(parts[0])
-                tags.append(parts[-1])
+            found = _word_and_tag(line, columns, f"{file}, line {number:,}")
+            if found is not None:
+                words.append(found[0])
+                tags.append(found[1])
                 if len(words) > LONGEST:
                     raise DataError(
                         f"{file}, line {number:,}: a sentence must have at most {LONGEST:,} words, but this one has "
                         "more. Put an empty line after each sentence."
                     )
-            elif words:
+            elif words and not line.strip():
                 sentences.append((" ".join(words), " ".join(tags)))
                 words, tags = [], []
         if sentences:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from regard.data.filters import ADVICE, Dropped, Filters, Kept, Keys, Sieve, keys_of, pair_keys_of
 from regard.data.formats import Block, Repairs
 from regard.data.guesses import FREQUENT, Guess, cosine, guess_language, trigrams
+from regard.data.labelled import Answers
 
 if TYPE_CHECKING:
     from regard.text.tokenizer import Tokenizer
@@ -23,6 +25,7 @@ EDGES = (25, 50, 100, 200, 400)
 SAMPLE = 1_000
 LOOKED_AT = 2_000  # characters of each of them
 BAR = 24
+LABELS_SHOWN = 12
 FEW_PAIRS = 10_000
 MANY_COPIES = 10
 MUCH_DROPPED = 0.1
@@ -94,6 +97,8 @@ class DataReport:
     warnings: tuple[str, ...]
     sample: Texts
     """Some of the training pairs, each as likely as any other."""
+    labels: Mapping[str, float] = field(default_factory=dict)
+    """Where targets are labels: the share of each in the sample, the most frequent first."""
     coverage: Mapping[str, Coverage] | None = None
 
     def with_coverage(self, tokenizer: Tokenizer) -> DataReport:
@@ -101,7 +106,7 @@ class DataReport:
         found, warnings = {}, []
         for number, (side, own) in enumerate(zip(SIDES, (tokenizer.source, tokenizer), strict=True)):
             texts = [pair[number] for pair in self.sample]
-            if not any(texts):
+            if not any(texts) or (self.labels and side == "target"):
                 continue
             ids = [token for tokens in own.encode_all(texts) for token in tokens]
             words = sum(len(text.split()) for text in texts)
@@ -132,9 +137,15 @@ class DataReport:
         if any(self.languages.values()):
             guesses = " → ".join(_words(self.languages[f"train {side}"]) for side in self.lengths)
             lines.append(f"  looks like {guesses}")
-        lines += _histogram(self.lengths)
+        # A text with labels is the source of nothing.
+        named = {"source": "text"} if self.labels else {side: side for side in self.lengths}
+        lines += _histogram({name: self.lengths[side] for side, name in named.items()})
+        if self.labels:
+            shown = ", ".join(f"{label} {share:.1%}" for label, share in list(self.labels.items())[:LABELS_SHOWN])
+            rest = len(self.labels) - LABELS_SHOWN
+            lines.append(f"  labels: {shown}{f' and {rest:,} more' if rest > 0 else ''}")
         for side, fit in (self.coverage or {}).items():
-            lines.append(f"  {side}: {fit.tokens_per_word:.2f} tokens a word, {fit.unknown_share:.2%} unknown")
+            lines.append(f"  {named[side]}: {fit.tokens_per_word:.2f} tokens a word, {fit.unknown_share:.2%} unknown")
         return "\n".join(lines + [f"  warning: {warning}" for warning in self.warnings])
 
 
@@ -270,12 +281,13 @@ def make_report(
     repairs: Repairs,
     others: Others,
     warnings: Iterable[str] = (),
-    labelled: bool = False,
+    answers: Answers | None = None,
 ) -> DataReport:
     """Put together what was counted, guessed and found wrong; `warnings` are those that were known before.
 
     Where targets are labels, they are in no language, and say nothing about the other side.
     """
+    labelled = answers is not None
     held = others.pairs
     repairs = Repairs(
         repairs.byte_order_marks + others.repairs.byte_order_marks,
@@ -299,8 +311,16 @@ def make_report(
         guesses = _guesses({"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}})
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,
-        survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample,
+        survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample, _labels(survey.sample, answers),
     )  # fmt: skip
+
+
+def _labels(sample: Texts, answers: Answers | None) -> dict[str, float]:
+    """How much of the sample has which label; none where targets are texts."""
+    if answers is None:
+        return {}
+    found = Counter(label for _, target in sample for label in ([target] if answers == "text" else target.split()))
+    return {label: count / found.total() for label, count in found.most_common()}
 
 
 # ---- warnings

@@ -23,6 +23,7 @@ from regard.evaluation.report import TestSet, table
 from regard.evaluation.significance import SAMPLES, SEED, with_intervals
 
 Counts = NDArray[np.int64]
+NAMED = 24  # labels in a message
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class LabelScore:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One label taken for another, so many times, and the first line where it was."""
+    """One label taken for another, so many times, and the first text where it was."""
 
     right: str
     given: str
     times: int
     line: int
+    """The number of that text, from 1. It is the line of a table, but not of a file with a word on each line."""
     text: str
 
 
@@ -54,6 +56,7 @@ class LabelReport:
     """What `regard evaluate` says of a model that gives labels."""
 
     lines: int
+    """Texts."""
     answers: int
     files: list[TestSet]
     scores: list[Score]
@@ -81,22 +84,22 @@ class LabelReport:
                 one.label,
                 f"{one.right:,}",
                 f"{one.given:,}",
-                f"{one.precision:.2f}",
-                f"{one.recall:.2f}",
-                f"{one.f1:.2f}",
+                _percent(one.precision, one.given),
+                _percent(one.recall, one.right),
+                _percent(one.f1, one.right + one.given),
             )
             for one in self.labels
         ]
         parts = [
             "\n".join(
-                f"{file.role}  {file.name}  {file.lines:,} lines  sha256 {file.sha256[:12]}" for file in self.files
+                f"{file.role}  {file.name}  {file.lines:,} texts  sha256 {file.sha256[:12]}" for file in self.files
             ),
-            f"{self.answers:,} labels in {self.lines:,} lines",
+            f"{self.answers:,} labels in {self.lines:,} texts",
             table([("score", "value", "95 % interval", "how it was computed"), *scores], (1, 2)),
-            table([("label", "right", "given", "precision", "recall", "F1"), *labels], (1, 2, 3, 4, 5)),
+            table([("label", "wanted", "given", "precision", "recall", "F1"), *labels], (1, 2, 3, 4, 5)),
         ]
         if self.mistakes:
-            shown = [(each.right, "→", each.given, f"{each.times:,} ×", f"line {each.line:,}: {each.text}")
+            shown = [(each.right, "→", each.given, f"{each.times:,} ×", f"text {each.line:,}: {each.text}")
                      for each in self.mistakes]  # fmt: skip
             parts.append("What was taken for what, most often first:\n" + table(shown))
         return "\n\n".join(part for part in parts if part)
@@ -149,8 +152,8 @@ def counted(
         for one, other in zip(wanted, found, strict=True):
             if one not in number:
                 raise DataError(
-                    f"evaluate, line {line + 1:,}: a label must be one that the model knows ({', '.join(labels)}), but "
-                    f"is {one!r}. Correct it, or leave the line out."
+                    f"evaluate, text {line + 1:,}: a label must be one that the model knows ({_some(labels)}), but is "
+                    f"{one!r}. Correct it, or leave the text out."
                 )
             total_CC[number[one], number[other]] += 1
             each_L3C[line, 0, number[one]] += one == other
@@ -218,6 +221,15 @@ def _mistakes(
                 times.setdefault(pair, [0, line])[0] += 1
     ranked = sorted(times.items(), key=lambda entry: (-entry[1][0], entry[0]))[:most]
     return [Mistake(*pair, count, line + 1, _short(texts[line])) for pair, (count, line) in ranked]
+
+
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
+
+
+def _percent(value: float, of: int) -> str:
+    """A share of nothing is no share."""
+    return f"{value:.2f}" if of else "–"
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,7 @@ from regard.text.learning import SPECIALS, UNKNOWN
 from regard.text.tokenizer import Tokenizer
 
 FIRST = len(SPECIALS)
+KEPT = 200_000  # words whose tokens are remembered
 
 
 def with_labels(text: Tokenizer, labels: Iterable[str], several: bool) -> Tokenizer:
@@ -57,7 +58,10 @@ def numbers_of(tokenizer: Tokenizer, labels: Sequence[str]) -> list[int]:
 
 
 class WordCutter:
-    """Words → their tokens, each word for itself, so that it is known which tokens are whose; cut once each."""
+    """Words → their tokens, each word for itself, so that it is known which tokens are whose.
+
+    What was cut is remembered, up to so many words: a server reads new ones for as long as it runs.
+    """
 
     def __init__(self, reader: Tokenizer) -> None:
         self._reader = reader
@@ -67,7 +71,10 @@ class WordCutter:
 
     def cut(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """For each sentence the tokens of each of its words."""
-        new = list({word for sentence in sentences for word in sentence} - self._known.keys())
+        words = {word for sentence in sentences for word in sentence}
+        if len(self._known) > KEPT:
+            self._known.clear()
+        new = list(words - self._known.keys())
         # With a space before it, as in a text: vocabularies of bytes have other tokens for that.
         for word, ids in zip(new, self._reader.encode_all([f" {word}" for word in new]), strict=True):
             self._known[word] = ids or self._nothing
