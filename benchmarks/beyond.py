@@ -9,17 +9,14 @@ the minutes of each are longer than they would be alone; `shakespeare` comes fir
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.runs import Bench, Job, facts, run_all
+from benchmarks.runs import Bench, Job, options, results, run_asked
 from regard.data.corpus import open_text
 
 SHARES = (100, 10, 1)  # percent of the summaries to fine-tune on
@@ -32,18 +29,13 @@ def lines_of(file: Path) -> Iterator[str]:
         yield from stream.read().decode().rstrip("\n").split("\n")
 
 
-def note(bench: Bench, job: str, folder: Path) -> None:
-    for what, value in facts(folder).items():
-        bench.result(job, what, value)
-
-
 # ---- language models
 
 
 def shakespeare(bench: Bench, name: str = "lm-shakespeare", *changes: str) -> None:
     corpus = bench.data / "lm-small/tinyshakespeare.txt.gz"
     folder = bench.train(name, "lm-shakespeare", f"data.text={corpus}", *changes)
-    note(bench, name, folder)
+    bench.note(name, folder)
     bench.write(f"{name}.txt", bench.regard("generate", str(folder), "ROMEO:", "--lines", "24", "--max-tokens", "800"))
 
 
@@ -51,7 +43,7 @@ def ptb(bench: Bench, name: str) -> None:
     place = bench.data / "ptb"
     sides = {"text": "train", "valid": "valid", "test": "test"}
     folder = bench.train(name, name, *(f"data.{key}={place}/ptb.{side}.txt.gz" for key, side in sides.items()))
-    note(bench, name, folder)
+    bench.note(name, folder)
     for side in ("valid", "test"):
         scores = bench.evaluate(folder, str(place / f"ptb.{side}.txt.gz"), on=side)
         bench.result(name, f"{side} perplexity per word", scores["perplexity per word"])
@@ -63,7 +55,7 @@ def tang(bench: Bench) -> None:
         rows = (line.split("\t") for line in lines_of(bench.data / "chinese-poetry/tang.tsv.bz2"))
         poems.write_text("".join(f"{row[2]}\n" for row in rows if len(row) > 2 and row[2]))
     folder = bench.train("lm-tang", "lm-tang", f"data.text={poems}")
-    note(bench, "lm-tang", folder)
+    bench.note("lm-tang", folder)
     drawn = bench.regard("generate", str(folder), "", "--count", "5", "--top-p", "0.95", "--temperature", "0.8")
     bench.write("lm-tang.txt", drawn)
 
@@ -88,7 +80,7 @@ def multi30k(bench: Bench, recipe: str, seed: int) -> None:
     ]
     name = f"{recipe}-{seed}"
     folder = bench.train(name, recipe, "data.kind=files", *files, f"seed={seed}")
-    note(bench, name, folder)
+    bench.note(name, folder)
     scores = bench.evaluate(folder, "--out", str(folder / "test.txt"), "--lowercase")
     for what in ("BLEU", "BLEU tokenised", "chrF"):
         bench.result(name, what, scores[what])
@@ -113,7 +105,7 @@ def multi30k_compared(bench: Bench) -> None:
 def pretrain(bench: Bench) -> None:
     corpus = bench.data / "europarl-ende"
     folder = bench.train("lm-bytes", "lm-bytes", f"data.text={corpus}/train.en.bz2", f"data.valid={corpus}/dev.en.bz2")
-    note(bench, "lm-bytes", folder)
+    bench.note("lm-bytes", folder)
 
 
 def some(bench: Bench, corpus: str, percent: int) -> Path:
@@ -141,7 +133,7 @@ def summaries(bench: Bench, corpus: str, percent: int, pretrained: bool) -> None
     if pretrained:
         changes.append(f"init={bench.work / 'lm-bytes'}")
     folder = bench.train(name, recipe, *changes)
-    note(bench, name, folder)
+    bench.note(name, folder)
     scores = bench.evaluate(folder, "--rouge", "--out", str(folder / "test.txt"))
     for what in ("ROUGE-1", "ROUGE-2", "ROUGE-L", "perplexity per token"):
         bench.result(name, what, scores[what])
@@ -211,8 +203,7 @@ def more_dropout(bench: Bench) -> None:
 
 def table(out: Path, endings: dict[str, str]) -> str:
     lines = ["| run | what | value |", "|---|---|---|"]
-    file = out / "results.jsonl"
-    for row in map(json.loads, file.read_text().splitlines() if file.is_file() else []):
+    for row in results(out):
         value = row["value"]
         if isinstance(value, dict):
             value = f"{value['a']:.2f} against {value['b']:.2f}, p = {value['bootstrap_p']:.4f}"
@@ -222,36 +213,11 @@ def table(out: Path, endings: dict[str, str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/beyond-results"))
-    parser.add_argument("--work", type=Path, default=Path("runs/beyond"))
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
-    parser.add_argument("--minutes", type=float, default=25.0)
-    parser.add_argument("--only", help="names of runs, with commas between them")
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
-    parser.add_argument("--list", action="store_true")
-    asked = parser.parse_args(arguments or [])
-    every = jobs()
-    if asked.list:
-        for job in every:
-            print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
-        return
     if arguments is None:
         print("  skipped: an hour of a GPU; python -m benchmarks.beyond --help")
         return
-    names = asked.only.split(",") if asked.only else [job.name for job in every]
-    if unknown := set(names) - {job.name for job in every}:
-        raise SystemExit(f"no such runs: {', '.join(sorted(unknown))}; see --list")
-    for folder in (asked.out, asked.work):
-        folder.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + 60 * asked.minutes - 75  # a run that is stopped writes a checkpoint first
-    places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
-    bench = Bench(*places, deadline, settings=tuple(asked.set))
-    endings = run_all([job for job in every if job.name in names], bench)
-    found = table(asked.out, endings)
-    bench.write("table.md", found + "\n")
-    bench.write("log.txt", (bench.work / "log.txt").read_text(errors="replace")[-200_000:])
-    print(found)
+    asked = options("beyond", __doc__, minutes=25.0).parse_args(arguments)
+    run_asked(asked, jobs(), table, spare=75)  # a run that is stopped writes a checkpoint first
 
 
 if __name__ == "__main__":

@@ -10,15 +10,12 @@ trial.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.runs import Bench, Job, facts, run_all
+from benchmarks.runs import Bench, Job, options, results, run_asked
 from regard.data.corpus import open_text
 
 LINES = 400_000  # of Europarl, to restore
@@ -75,8 +72,7 @@ def restoring(bench: Bench, name: str) -> None:
 def measure(bench: Bench, name: str, *changes: str) -> Path:
     """Train, then evaluate on the recipe's test set and draw its confusion matrix."""
     folder = bench.train(name, name, *changes)
-    for what, value in facts(folder).items():
-        bench.result(name, what, value)
+    bench.note(name, folder)
     drawn = folder / "confusion.svg"
     scores = bench.evaluate(folder, "--confusion", str(drawn))
     report = json.loads((folder / "evaluated-test.json").read_text())
@@ -102,10 +98,8 @@ def jobs() -> list[Job]:
 
 def table(out: Path, endings: dict[str, str]) -> str:
     """One row for each model."""
-    lines = (out / "results.jsonl").read_text().splitlines() if (out / "results.jsonl").is_file() else []
     found: dict[str, dict[str, object]] = {}
-    for line in lines:
-        result = json.loads(line)
+    for result in results(out):
         found.setdefault(result["job"], {})[result["what"]] = result["value"]
     columns = ["parameters", "steps", "minutes", "tokens_per_second", "answers", "accuracy", "macro F1"]
     columns += ["capitals", "punctuation F1"]
@@ -123,35 +117,13 @@ def _cell(value: object) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/labels-results"))
-    parser.add_argument("--work", type=Path, default=Path("runs/labels"))
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
-    parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--only", help="names of runs, with commas between them")
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
-    asked = parser.parse_args(arguments or [])
     if arguments is None:
         print("  skipped: ten minutes of a GPU; python -m benchmarks.labels --help")
         return
-    every = jobs()
-    names = asked.only.split(",") if asked.only else [job.name for job in every]
-    if unknown := set(names) - {job.name for job in every}:
-        raise SystemExit(
-            f"no such runs: {', '.join(sorted(unknown))}; there are {', '.join(job.name for job in every)}"
-        )
-    for folder in (asked.out, asked.work):
-        folder.mkdir(parents=True, exist_ok=True)
+    asked = options("labels", __doc__, minutes=9.0).parse_args(arguments)
     # Time to evaluate is kept: a run that is out of time ends with a model, where one that is stopped has none.
     limit = f"training.minutes={max(0.2, asked.minutes - 3):.2f}"
-    deadline = time.monotonic() + 60 * asked.minutes - 20
-    places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
-    bench = Bench(*places, deadline, settings=(limit, *asked.set))
-    endings = run_all([job for job in every if job.name in names], bench)
-    found = table(asked.out, endings)
-    bench.write("table.md", found + "\n")
-    bench.write("log.txt", (bench.work / "log.txt").read_text(errors="replace")[-200_000:])
-    print(found)
+    run_asked(asked, jobs(), table, spare=20, settings=(limit,))
 
 
 if __name__ == "__main__":

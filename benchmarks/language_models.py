@@ -57,8 +57,8 @@ def table(bench: Bench, threads: int, only: tuple[str, ...] = tuple(KINDS)) -> N
 
 def ours(corpus: Path) -> tuple[Callable[[], None], int]:
     """One training step of `lm-shakespeare-small`, and its tokens."""
+    from regard.assembly import new_trainer
     from regard.data.dataset import read_dataset
-    from regard.experiment import new_trainer
     from regard.recipe import load_recipe
     from regard.training.team import ALONE
 

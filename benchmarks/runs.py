@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -100,6 +101,17 @@ class Bench:
         with self._lock, (self.out / "results.jsonl").open("a") as file:
             file.write(json.dumps({"job": job, "what": what, "value": value}) + "\n")
 
+    def note(self, job: str, folder: Path) -> None:
+        """What a finished run says of itself, in lines of the results."""
+        for what, value in facts(folder).items():
+            self.result(job, what, value)
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    """All lines of the results, of this call and of earlier ones."""
+    file = out / "results.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
 
 def facts(folder: Path) -> dict[str, Any]:
     """What a finished run says of itself: parameters, minutes of training, steps, and the losses it reached."""
@@ -161,3 +173,46 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
                 running[job.name].start()
         time.sleep(0.2)
     return endings
+
+
+def options(name: str, description: str | None, minutes: float) -> argparse.ArgumentParser:
+    """The command line of a benchmark of this name, which has so many minutes unless told otherwise."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(f"runs/{name}-results"))
+    parser.add_argument("--work", type=Path, default=Path(f"runs/{name}"))
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
+    parser.add_argument("--minutes", type=float, default=minutes)
+    parser.add_argument("--only", help="names of runs, with commas between them")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
+    parser.add_argument("--list", action="store_true", help="name the runs, and run none")
+    return parser
+
+
+def run_asked(
+    asked: argparse.Namespace,
+    jobs: Sequence[Job],
+    table: Callable[[Path, dict[str, str]], str],
+    spare: float,
+    settings: tuple[str, ...] = (),
+) -> None:
+    """Run what the command line asks for, and write what `table` makes of the results and of how each run ended.
+
+    So many seconds are `spare` at the end; `settings` are on top of every recipe, under those of the command line.
+    """
+    if asked.list:
+        for job in jobs:
+            print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
+        return
+    names = asked.only.split(",") if asked.only else [job.name for job in jobs]
+    if unknown := set(names) - {job.name for job in jobs}:
+        raise SystemExit(f"no such runs: {', '.join(sorted(unknown))}; see --list")
+    for folder in (asked.out, asked.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
+    deadline = time.monotonic() + 60 * asked.minutes - spare
+    bench = Bench(*places, deadline, settings=(*settings, *asked.set))
+    endings = run_all([job for job in jobs if job.name in names], bench)
+    found = table(asked.out, endings)
+    bench.write("table.md", found + "\n")
+    bench.write("log.txt", (bench.work / "log.txt").read_text(errors="replace")[-200_000:])
+    print(found)

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from regard import folder
+from regard.assembly import new_trainer
 from regard.data.dataset import read_dataset
-from regard.experiment import new_trainer
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.team import Team

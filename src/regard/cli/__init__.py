@@ -14,7 +14,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
-from regard.cli import exchanging, generating, labelling, looking, scoring, serving, training, translating, verifying
+from regard.cli import (
+    exchanging,
+    generating,
+    labelling,
+    looking,
+    reproducing,
+    scoring,
+    serving,
+    training,
+    translating,
+    verifying,
+)
 from regard.errors import RegardError, printable
 
 
@@ -71,7 +82,7 @@ for command in (
     serving.serve,
     verifying.verify,
     exchanging.export,
-    looking.reproduce,
+    reproducing.reproduce,
     looking.schema,
 ):
     app.command(cls=_Command)(command)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard import shipped
 from regard.errors import UsageError
 from regard.status import StatusLine, clock
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.", show_default=False)]
+ModelFolder = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A model folder, or a shipped model's name.", show_default=False,
+                   callback=shipped.resolve),
+]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, made for programs.")]
 Beam = Annotated[int | None, typer.Option(help="Beams to search with; 1 is greedy.", show_default="the model's recipe")]
 Alpha = Annotated[

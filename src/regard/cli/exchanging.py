@@ -39,15 +39,21 @@ def import_(
 def export(
     model: ModelFolder,
     out: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; new or empty.")],
-    to: Annotated[str, typer.Option(help="Who is to read it: huggingface, ctranslate2 or onnx.", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="Who is to read it: huggingface, ctranslate2, onnx or regard.", show_default=False)
+    ],
     numbers: Annotated[
-        str, typer.Option(help="Numbers to write: float32; for ctranslate2 also int16, int8; for onnx int8.")
+        str,
+        typer.Option(
+            help="Numbers to write: float32; for ctranslate2 also int16, int8; for onnx int8; for regard float16."
+        ),
     ] = "float32",
     texts: Texts = None,
     count: Annotated[int, typer.Option(min=1, help="How many texts to compare both sides on.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model in another toolkit's files, and compare the two: scores, texts, sizes and speed."""
+    """Write a model in another toolkit's files, or smaller in our own, and compare the two: scores, texts, sizes and
+    speed."""
     import torch
 
     from regard.folder import load_folder

@@ -1,4 +1,4 @@
-"""`regard view`, `inspect`, `reproduce` and `schema`."""
+"""`regard view`, `inspect` and `schema`."""
 
 from __future__ import annotations
 
@@ -96,31 +96,6 @@ def inspect(
 
     found = look_inside(model, overrides or (), vocabulary, length)
     print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_text())
-
-
-def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to reproduce: table1.", show_default=False)],
-    lengths: Annotated[
-        str | None, typer.Option(help="Sequence lengths, as 64,128,256.", show_default="by device")
-    ] = None,
-    width: Annotated[int, typer.Option(help="The size of a token's vector.")] = 512,
-    out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("table1.svg"),
-) -> None:
-    """Compute and measure a table of the paper: table1 compares layer types by cost and by path length."""
-    if name != "table1":
-        raise UsageError(f"regard reproduce: NAME must be one of: table1; but is `{name}`. Choose one that exists.")
-    if out.suffix != ".svg":
-        raise UsageError(f"{out}: the curves are SVG, so the name must end in .svg, but ends in `{out.suffix}`.")
-    from regard.experiment import choose_device
-    from regard.files import destination, write_file
-    from regard.reproduce import table1
-
-    destination(out)  # half a minute of measuring should not end at a folder that is not there
-
-    found = table1.reproduce(choose_device("auto"), width, table1.read_lengths(lengths) if lengths else None)
-    print(found.to_text())
-    write_file(out, found.to_svg())
-    print(f"The curves are in {out}; open it in a browser.", file=sys.stderr)
 
 
 def schema() -> None:

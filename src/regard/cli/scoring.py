@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,6 +103,9 @@ def evaluate(
     if out is not None:
         destination(out)  # a mistake is found now, not after an hour of translating
     loaded = load_model(model, precision)
+    changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "extra_length": extra_length}
+    _check_options(loaded, {**changes, "tokenize": tokenize, "lowercase": lowercase, "language": language,
+                            "rouge": rouge, "out": out}, overlap)  # fmt: skip
     if loaded.task in ("classify", "tag"):
         evaluate_labels(loaded, model, source, reference or [], examples, confusion, as_json)
         return
@@ -118,7 +121,6 @@ def evaluate(
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
     sources, references = _test_set(loaded, model, source, reference or [])
     scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []), rouge)
-    changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "extra_length": extra_length}
     search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
     with naming_options(), Progress() as progress:
         found = loaded.translations(sources, search, progress.add)
@@ -249,6 +251,19 @@ def align(
             f"Attention {head}: alignment error rate {measured.error_rate:.3f}, precision {measured.precision:.3f}, "
             f"recall {measured.recall:.3f} on {len(kept):,} lines.",
             file=sys.stderr,
+        )
+
+
+def _check_options(loaded: Model, translating: Mapping[str, object], overlap: int | None) -> None:
+    """An option that a model has no use for was meant to do something."""
+    given = [f"--{name.replace('_', '-')}" for name, value in translating.items() if value not in (None, False)]
+    if given and loaded.task != "translate":
+        raise UsageError(
+            f"evaluate: {given[0]} is for models that translate, but `{loaded.recipe.name}` does not. Leave it out."
+        )
+    if overlap is not None and loaded.task != "generate":
+        raise UsageError(
+            f"evaluate: --overlap is for language models, but `{loaded.recipe.name}` is not one. Leave it out."
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard import shipped
 from regard.cli.common import Engine, Precision
 from regard.errors import MissingError, UsageError
 
@@ -20,7 +21,11 @@ KEY = "REGARD_API_KEY"
 
 
 def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Model folders.", show_default=False)],
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="MODEL", help="Model folders, or names of shipped models.",
+                       show_default="all that come with Regard"),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; any but this machine's own needs a key.")] = (
         "127.0.0.1"
     ),
@@ -58,6 +63,12 @@ def serve(
     from regard.serve.app import build_app
     from regard.serve.limits import Limits
 
+    folders = [shipped.resolve(place) for place in models or shipped.names()]
+    if not folders:
+        raise UsageError(
+            "serve: needs at least one MODEL, but none is given, and none comes with this copy of Regard. Train one: "
+            "regard demo"
+        )
     key = _key(key, key_file)
     if key is None and not running.is_loopback(host):
         raise UsageError(
@@ -68,7 +79,7 @@ def serve(
         text=max_text, tokens=max_tokens, beam=max_beam, nbest=max_beam, queue=max_queue, rows=batch, deadline=deadline
     )
     with running.open_socket(host, port) as listening:  # before the models, which take longer to say no
-        desk = _desk(models, limits, device, precision, engine)
+        desk = _desk(folders, limits, device, precision, engine)
         app = build_app(desk, key, running.names_of(host, tuple(allow_host or ())))
         address = running.address_of(listening)
         print(f"Serving {', '.join(desk.models)} on {address} (Ctrl-C stops it).", file=sys.stderr, flush=True)

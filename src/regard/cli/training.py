@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[Path, typer.Option(help="Where to put the model and the picture.")] = Path("demo"),
 ) -> None:
-    """A tour in two minutes, offline: train a small Transformer, score it, translate, and look at its attention."""
+    """A tour in two minutes, offline: see a shipped model translate, if there is one; then train a small Transformer,
+    score it, translate, and look at its attention."""
     from regard.demo import run
 
     signal = run(out)
@@ -132,7 +133,7 @@ class _Asked:
 
     def given(self) -> Recipe | None:
         """The recipe that was named, or that is in the folder; None where one has to be chosen."""
-        from regard import folder
+        from regard import folder, shipped
         from regard.recipe import load_recipe
 
         if self.folder is not None:
@@ -140,7 +141,7 @@ class _Asked:
         name = self.name
         if name is None and (begun := [change for change in self.changes if change.startswith("init=")]):
             # Whoever goes on from a model and names no recipe goes on with its own.
-            name = str(Path(begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
+            name = str(shipped.resolve(begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
         return None if name is None else load_recipe(name, [*self.data, *self.changes])
 
     def choose(self) -> Choice:
@@ -154,8 +155,7 @@ class _Asked:
 
 
 def _machine(recipe: Recipe) -> Machine:
-    from regard.experiment import choose_device
-    from regard.machine import this_machine
+    from regard.machine import choose_device, this_machine
 
     return this_machine(choose_device(recipe.device))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard import shipped
 from regard.cli.common import (
     Alpha,
     AsJson,
@@ -120,7 +121,7 @@ def translate(
                                     "torchrun": share.world > 1})  # fmt: skip
     with making_settings("translate"):
         options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
-    folders = [model, *(others or [])]
+    folders = [model, *map(shipped.resolve, others or [])]
     loaded = _load(folders, ensemble, precision, engine)
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
                "no_repeat": no_repeat, "groups": diverse, "diversity": diversity}  # fmt: skip
