@@ -79,8 +79,21 @@ def test_what_it_cannot_do_is_left_to_the_other(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fast, "fast_search", lambda *rest: pytest.fail("must not be asked"))
     source = Tokens.padded([[3, 4]], 0)
     wanted = beam_search(model, source, SPECIALS, SearchSettings())
-    assert search(model, source, SPECIALS, SearchSettings()) == wanted  # on a CPU, nothing is gained
-    search(model, source, SPECIALS, SearchSettings(), [Constraints(prefix=(5,))])
+    assert search(model, source, SPECIALS, SearchSettings()) == wanted  # one sentence on a CPU: nothing is gained
+    many = Tokens.padded([[3, 4]] * fast.SENTENCES_ON_CPU, 0)
+    search(model, many, SPECIALS, SearchSettings(beam=1))
+    search(model, many, SPECIALS, SearchSettings(), [Constraints(prefix=(5,))] * fast.SENTENCES_ON_CPU)
+
+
+def test_many_sentences_are_searched_the_fast_way_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = ZOO["transformer"].model(vocabulary=12, seed=0), []
+    plain = fast.fast_search
+    monkeypatch.setattr(fast, "fast_search", lambda *rest: (asked.append(1), plain(*rest))[1])
+    many = Tokens.padded([[3 + row % 5] * (1 + row) for row in range(fast.SENTENCES_ON_CPU)], 0)
+    found = search(model, many, SPECIALS, SearchSettings(nbest=4))
+    assert asked
+    for mine, its in zip(found, beam_search(model, many, SPECIALS, SearchSettings(nbest=4)), strict=True):
+        assert [each.tokens for each in mine] == [each.tokens for each in its]
 
 
 def test_scores_that_are_no_numbers_find_nothing() -> None:

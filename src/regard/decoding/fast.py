@@ -1,4 +1,4 @@
-"""Beam search that never waits: a whole round of it, model and all, is one recorded piece of work on a GPU.
+"""Beam search in memory that stays in place: on a GPU a whole round of it, model and all, is recorded and replayed.
 
 Shapes: B sentences, N beams, R = B·N rows, C candidates, L longest text, V vocabulary.
 
@@ -6,8 +6,9 @@ The same search as `regard.decoding.search`, for the settings most people use: p
 `search` takes this one where it can and that one where it must. What differs is that no shape ever changes:
 
 - keys and values stay in place, and beams find theirs by a table (`regard.layers.fixed`);
-- a sentence that is done stays in the batch, frozen, until half of them are; then the others move to a smaller one;
-- sentences, source and text are as long as the next of a few sizes, so that a few recordings serve all batches.
+- a sentence that is done stays in the batch, frozen, until many of them are; then the others move to a smaller one;
+- on a GPU, sentences, source and text are as long as the next of a few sizes, so that a few recordings serve all
+  batches. A CPU records nothing: there all is as long as it must be, and what pays is that no beam is ever copied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary, proxy
@@ -34,7 +35,9 @@ from regard.layers.fixed import Slots
 from regard.models.interface import SequenceModel, State
 
 REACH = 32  # a step looks at the first so many positions; then at twice as many, …
-MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model
+MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model on a GPU
+ALIVE_ON_GPU, ALIVE_ON_CPU = 0.5, 0.75  # when fewer of a batch than this are alive, they move to a smaller one
+SENTENCES_ON_CPU = 8  # from so many on, copying beams takes longer than seeing to it that nobody has to
 
 
 class FixedState(State, Protocol):
@@ -90,15 +93,22 @@ def search(
     settings: SearchSettings,
     constraints: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
-    """`beam_search`, by the model's own search if it brings one; the fast way on a GPU where that is possible."""
+    """`beam_search`, by the model's own search if it brings one; the fast way where that is possible and pays."""
     if source is not None and isinstance(model, OwnSearch):
         return model.search(source, specials, settings, constraints)
-    on_gpu = source is not None and source.ids_BT.device.type == "cuda"
-    if source is not None and on_gpu and constraints is None and able(model, settings) and len(source.ids_BT):
+    if source is not None and constraints is None and _pays(source, settings) and able(model, settings):
         found = fast_search(model, source, specials, settings)
         if found is not None:
             return found
     return beam_search(model, source, specials, settings, constraints)
+
+
+def _pays(source: Tokens, settings: SearchSettings) -> bool:
+    """Whether `fast_search` is the faster one."""
+    sentences = len(source.ids_BT)
+    if source.ids_BT.device.type == "cuda":
+        return sentences > 0
+    return settings.beam > 1 and sentences >= SENTENCES_ON_CPU
 
 
 def able(model: nn.Module, settings: SearchSettings) -> bool:
@@ -117,13 +127,12 @@ def fast_search(
     limits = [length + settings.extra_length + 1 for length in lengths]
     if model.context is not None:
         limits = [min(limit, model.context) for limit in limits]
-    longest = max(limits)
-    source_length = next_size(source.ids_BT.shape[1], 16)
-    if model.context is not None:
-        source_length = min(source_length, max(model.context, source.ids_BT.shape[1]))
+    longest, gpu = max(limits), source.ids_BT.device.type == "cuda"
+    shape = _Shape(len(limits), settings.beam, longest, source.ids_BT.shape[1])
+    if gpu:
+        shape = shape.rounded(model.context)
     engines = _engines(model)
     with engines.lock:
-        shape = _Shape(batch_size(len(limits)), settings.beam, next_size(longest, 64), source_length)
         engine = engines.get(shape, specials, settings)
         engine.begin(model.start(source, len(limits)), limits)
         sentences = list(range(len(limits)))
@@ -132,16 +141,16 @@ def fast_search(
             alive = engine.round(length)
             if alive == 0 or length == longest:
                 break
-            smaller = batch_size(alive)
-            if smaller <= engine.shape.sentences // 2:
+            smaller = batch_size(alive) if gpu else alive
+            if smaller <= engine.shape.sentences * (ALIVE_ON_GPU if gpu else ALIVE_ON_CPU):
                 going, found = engine.finished(sentences, limits)
                 for sentence, hypotheses in found.items():
                     results[sentence] = hypotheses
                 if not going:
                     break
-                smaller_shape = _Shape(batch_size(len(going)), shape.beams, shape.capacity, shape.source_length)
+                left = replace(shape, sentences=batch_size(len(going)) if gpu else len(going))
                 sentences = [sentences[row] for row in going]
-                engine = engines.get(smaller_shape, specials, settings).take_over(engine, going)
+                engine = engines.get(left, specials, settings).take_over(engine, going, length)
         for sentence, hypotheses in engine.finished(sentences, limits)[1].items():
             results[sentence] = hypotheses
     return None if any(not found for found in results) else cast(list[list[Hypothesis]], results)
@@ -155,6 +164,13 @@ class _Shape:
     beams: int
     capacity: int
     source_length: int
+
+    def rounded(self, context: int | None) -> _Shape:
+        """The next shape of a few, so that its recordings are used again; `context` is the most a model can read."""
+        source_length = next_size(self.source_length, 16)
+        if context is not None:
+            source_length = min(source_length, max(context, self.source_length))
+        return _Shape(batch_size(self.sentences), self.beams, next_size(self.capacity, 64), source_length)
 
 
 @dataclass(frozen=True)
@@ -227,10 +243,10 @@ class _Engine:
         now.done_B[len(limits) :] = True
         self.watch = Watch(self.device)
 
-    def take_over(self, other: _Engine, going: list[int]) -> _Engine:
-        """Go on with these rows of another engine."""
+    def take_over(self, other: _Engine, going: list[int], length: int) -> _Engine:
+        """Go on with these rows of another engine, whose texts have `length` tokens."""
         rows = self._filled(going)
-        self.state.load(other.state, rows)
+        self.state.load(other.state.first(length), rows)
         self.progress.take_over(other.progress, rows)
         self.progress.done_B[len(going) :] = True
         self.watch = Watch(self.device)
@@ -238,7 +254,8 @@ class _Engine:
 
     def round(self, length: int) -> int:
         """Write token number `length` of every text; how many sentences were not done a moment ago."""
-        self.recorded(min(next_size(length, REACH), self.shape.capacity))
+        reach = next_size(length, REACH) if self.device.type == "cuda" else length
+        self.recorded(min(reach, self.shape.capacity))
         return self.watch.look(self.alive_1, self.shape.sentences)
 
     def finished(self, sentences: list[int], limits: list[int]) -> tuple[list[int], dict[int, list[Hypothesis]]]:
@@ -320,8 +337,10 @@ class _Engines:
         self.kept: OrderedDict[Hashable, _Engine] = OrderedDict()
 
     def get(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
-        """The engine for this shape, made if there is none."""
+        """The engine for this shape, made if there is none. On a CPU there is nothing in one that is worth keeping."""
         parameter = next(self.model.parameters())
+        if parameter.device.type != "cuda":
+            return _Engine(cast(FixedModel, self.model), shape, specials, settings, self.pool)
         key = (shape, specials, settings, parameter.device, parameter.dtype, parameter.data_ptr())
         engine = self.kept.pop(key, None)
         if engine is None:
