@@ -34,18 +34,19 @@ class Apart(Generic[P, T]):
             self._hear()
             self._ready = True
         time.sleep(REST)
-        self._here.send((arguments, named))
-        return self._hear()  # type: ignore[no-any-return]
+        return self._hear((arguments, named))  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End the process."""
         self._process.terminate()
         self._process.join()
 
-    def _hear(self) -> Any:
+    def _hear(self, asked: object = None) -> Any:
         try:
+            if asked is not None:
+                self._here.send(asked)
             return self._here.recv()
-        except EOFError:
+        except (BrokenPipeError, EOFError):
             raise RuntimeError("a competitor's process ended; its message stands above") from None
 
 

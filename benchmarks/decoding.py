@@ -198,7 +198,9 @@ def translate(
         if device == "cuda":
             write(sources[0], beam)  # recordings are made on the second use
     begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds or not best:
+    turns = 0
+    while time.perf_counter() - begin < seconds or turns < 2:
+        turns += 1
         for number, source_BS in enumerate(sources):
             for name, write in writers.items():
                 took, texts[name][number] = write(source_BS, beam)

@@ -21,6 +21,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from regard import folder
 from regard.batch import Tokens
 from regard.data.corpus import open_corpus, read_lines
 from regard.decoding.search import SearchSettings
-from regard.interop import ctranslate2, onnx
+from regard.interop import ctranslate2, huggingface, onnx
 from regard.interop.export import write_huggingface
 
 Translate = Callable[[Sequence[str]], list[str]]
@@ -44,33 +45,32 @@ BATCHES = (1, 32)
 def engines(place: Path, work: Path, threads: int, search: SearchSettings, only: Sequence[str]) -> dict[str, Engine]:
     """Everybody who can translate with this model, by name; the first is what others are compared with."""
     loaded = folder.load_folder(place, torch.device("cpu"))
-    makers: dict[str, tuple[Callable[..., Translate], Path]] = {
-        "torch fp32": (_any, place),
-        "torch int8": (_int8, place),
-    }
+    found: dict[str, Engine] = {}
+
+    def add(
+        name: str, make: Callable[..., Translate], path: Path, write: Callable[[Path], object] | None = None
+    ) -> None:
+        """One engine, if it is asked for; its files are written first, where they are not there yet."""
+        if only and not any(each in name for each in only):
+            return
+        if write is not None and not path.exists():
+            path.mkdir()
+            write(path)
+        found[name] = Apart(make, path, place, threads, search)
+
+    add("torch fp32", _any, place)
+    add("torch int8", _int8, place)
     for numbers in ("float32", "int8"):
         if not ctranslate2.lacking(loaded.recipe.model):
-            into = _new(work / f"ct2-{numbers}")
-            ctranslate2.write(loaded, into, numbers)  # type: ignore[arg-type]
-            makers[f"ctranslate2 {numbers}"] = _any, into
-            makers[f"(CTranslate2 {numbers})"] = _direct, into
+            export: Callable[[Path], object] = partial(ctranslate2.write, loaded, numbers=numbers)  # type: ignore[arg-type]
+            add(f"ctranslate2 {numbers}", _any, work / f"ct2-{numbers}", export)
+            add(f"(CTranslate2 {numbers})", _direct, work / f"ct2-{numbers}", export)
         if not onnx.lacking(loaded.recipe.model):
-            into = _new(work / f"onnx-{numbers}")
-            onnx.write(loaded, into, numbers)  # type: ignore[arg-type]
-            makers[f"onnx {numbers}"] = _any, into
-    if importlib.util.find_spec("transformers") is not None:
-        into = _new(work / "hf")
-        write_huggingface(loaded, into)
-        makers["(transformers)"] = _transformers, into
-    return {
-        name: Apart(make, path, place, threads, search) for name, (make, path) in makers.items()
-        if not only or any(each in name for each in only)
-    }  # fmt: skip
-
-
-def _new(path: Path) -> Path:
-    path.mkdir()
-    return path
+            export = partial(onnx.write, loaded, numbers=numbers)  # type: ignore[arg-type]
+            add(f"onnx {numbers}", _any, work / f"onnx-{numbers}", export)
+    if importlib.util.find_spec("transformers") is not None and not huggingface.lacking(loaded.recipe.model):
+        add("(transformers)", _transformers, work / "hf", partial(write_huggingface, loaded))
+    return found
 
 
 # ---- each of these runs in a process of its own, and gets: its files, the model, threads, the search
@@ -177,6 +177,8 @@ def _bleu(texts: Sequence[str], references: Sequence[str]) -> float:
 
 def lines_of(place: Path, source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:
     """The lines to translate, and their references: of these files, or of the model's own test set."""
+    if (source is None) != (reference is None):
+        raise SystemExit("needs --source and --reference, or neither of them")
     if source is not None and reference is not None:
         return list(read_lines(source)), list(read_lines(reference))
     pairs = open_corpus(folder.read_recipe(place).data).test()

@@ -214,5 +214,6 @@ def run_asked(
     endings = run_all([job for job in jobs if job.name in names], bench)
     found = table(asked.out, endings)
     bench.write("table.md", found + "\n")
-    bench.write("log.txt", (bench.work / "log.txt").read_text(errors="replace")[-200_000:])
+    if (log := bench.work / "log.txt").is_file():
+        bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(found)

@@ -106,4 +106,4 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
     except RuntimeError as error:
-        raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}` ({error}).") from error
+        raise UsageError(f"device: must be `auto`, `cpu` or `cuda`, but is `{name}`.") from error

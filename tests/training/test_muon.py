@@ -108,10 +108,19 @@ def test_pieces_of_a_matrix_go_their_own_ways() -> None:
 
 def test_a_matrix_that_had_no_part_in_the_loss_stays() -> None:
     used, unused = parameter(4, 6), parameter(4, 6, seed=1)
-    before = unused.detach().clone()
-    used.grad = torch.ones(4, 6)
-    muon(used, unused).step()
+    optimiser = muon(used, unused)
+    used.grad, unused.grad = torch.ones(4, 6), torch.eye(4, 6)
+    optimiser.step()
+    before, mean = unused.detach().clone(), optimiser.state[unused]["momentum"].clone()
+    moved = used.detach().clone()
+    unused.grad = None
+    optimiser.step()
     assert torch.equal(unused, before)
+    assert torch.equal(optimiser.state[unused]["momentum"], mean)
+    assert not torch.equal(used, moved)
+    unused.grad = torch.eye(4, 6)
+    optimiser.step()
+    assert not torch.equal(unused, before)
 
 
 # ---- which matrices

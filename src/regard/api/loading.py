@@ -33,6 +33,8 @@ def load(
     """
     if precision not in (known := ("auto", *get_args(Precision))):
         raise UsageError(f"precision: must be one of: {', '.join(known)}; but is `{precision}`.")
+    if not isinstance(path, str | Path) or not str(path):
+        raise UsageError(f"load: needs a model folder, but got `{path}`. Name one, or a model that comes with Regard.")
     path = shipped.resolve(path)
     chosen = choose(path, engine)
     if chosen != "torch":
@@ -47,9 +49,9 @@ def load(
     return Model(loaded)
 
 
-def train(recipe: Recipe | str, out: str | Path, overrides: Sequence[str] = ()) -> Model:
+def train(recipe: Recipe | str | Path, out: str | Path, overrides: Sequence[str] = ()) -> Model:
     """Train by a recipe (a `Recipe`, a file or a preset's name) into the folder `out`, and load the result."""
-    if isinstance(recipe, str):
-        recipe = load_recipe(recipe, overrides)
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(str(recipe), overrides)
     experiment.train(recipe, Path(out))
     return load(out, recipe.device)

@@ -31,9 +31,9 @@ class Measuring(Translating):
         if sources is not None:
             must_be_texts("score", sources)
         if self.network.reads_source != (sources is not None) or (sources is not None and len(sources) != len(texts)):
-            rule = "one source a text" if self.network.reads_source else "no sources, for a language model"
+            rule = "needs one source a text" if self.network.reads_source else "a language model needs no sources"
             given = "none" if sources is None else f"{len(sources):,}"
-            raise UsageError(f"score: needs {rule}, but there are {len(texts):,} texts and {given} of them.")
+            raise UsageError(f"score: {rule}, but of {len(texts):,} texts the number of sources is {given}.")
         encoded = self.tokenizer.encode_all(texts)
         read = None if sources is None else self._translator.encode(sources, language)
         self._must_be_short("score", encoded)

@@ -85,6 +85,7 @@ class Translating(Base):
 
         By the mean over the heads of the last decoder layer but one, so that a text's links do not depend on others.
         """
+        must_be_pairs("word_links", sources, targets)
         limit = self._translator.limit or math.inf
         lengths = zip(self.tokenizer.source.encode_all(sources), self.tokenizer.encode_all(targets), strict=True)
         short = [place for place, (ours, theirs) in enumerate(lengths) if max(len(ours), len(theirs)) < limit]

@@ -35,8 +35,11 @@ class Constraints:
     banned: Phrases = ()
     required: Phrases = ()
 
-    def check(self, row: int, specials: Specials, vocabulary: int, limit: int) -> None:
-        """Raise UsageError for what nobody can keep to; `limit` is the most tokens before the end."""
+    def check(self, row: int, specials: Specials, vocabulary: int, limit: int, context: int | None = None) -> None:
+        """Raise UsageError for what nobody can keep to; `limit` is the most tokens before the end.
+
+        `context` is the most that the model can read.
+        """
         place = f"constraints of sentence {row}"
         for phrase in (self.prefix, *self.banned, *self.required):
             for token in phrase:
@@ -56,9 +59,10 @@ class Constraints:
                     )
         needed = len(self.prefix) + sum(map(len, self.required))
         if needed > limit:
+            raised = context is None or limit < context - 1
             raise UsageError(
                 f"{place}: prefix and required phrases must fit into {limit} tokens, but have {needed}; "
-                "raise `extra_length`, or ask for less"
+                + ("raise `extra_length`, or ask for less" if raised else "the model reads no more, so ask for less")
             )
 
 

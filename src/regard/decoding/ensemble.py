@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,8 @@ class Ensemble(SequenceModel[EnsembleState]):
         super().__init__()
         if not models:
             raise UsageError("ensemble: there must be at least one model, but there is none; name some")
+        if average not in get_args(Average):
+            raise UsageError(f"ensemble: average must be one of {', '.join(get_args(Average))}, but is `{average}`")
         sizes = [model.vocabulary for model in models]
         if len(set(sizes)) > 1:
             raise UsageError(

@@ -374,6 +374,6 @@ def _limits(
         limit = max(length, len(each.prefix)) + settings.extra_length
         if model.context is not None:
             limit = min(limit, model.context - 1)
-        each.check(row, specials, model.vocabulary, limit)
+        each.check(row, specials, model.vocabulary, limit, model.context)
         limits.append(limit + 1)
     return limits

@@ -30,7 +30,7 @@ from regard.layers.attention import Attention
 from regard.layers.feedforward import FeedForward
 
 # One Newton-Schulz step takes each singular value s to a·s + b·s³ + c·s⁵. Jordan chose these for the steepest rise of
-# small ones: after five steps all but the very smallest are somewhere from 0.7 to 1.2, which is near enough.
+# small ones: after five steps all above a 500th of the norm are somewhere from 0.68 to 1.2, which is near enough.
 A, B, C = 3.4445, -4.7750, 2.0315
 ROUNDS = 5
 TINY = 1e-7
@@ -40,9 +40,9 @@ MEAN = "momentum"
 def matrices_of(model: nn.Module) -> dict[Tensor, int]:
     """The matrices that Muon changes, and of how many equal ones, stacked along the rows, each consists.
 
-    They are those of all linear maps and recurrent layers but the model's `output`. Keys and values are two matrices, a
-    SwiGLU's gate and values, too, and a recurrent layer has one for each gate. A convolution is the linear map of its
-    taps. What has one row or column only is a vector.
+    They are those of all linear maps and recurrent layers but the model's `output`. Keys and values of one size are two
+    matrices, a SwiGLU's gate and values, too, and a recurrent layer has one for each gate. A convolution, gated or not,
+    is the linear map of its taps. What has one row or column only is a vector.
     """
     found: dict[Tensor, int] = {}
     output = getattr(model, "output", None)
@@ -129,7 +129,7 @@ class Muon(torch.optim.AdamW):
         found_inf: Tensor | None = getattr(self, "found_inf", None)
         scale: Tensor | None = getattr(self, "grad_scale", None)
         rate = own["lr"] if found_inf is None else own["lr"] * (1 - found_inf)
-        for alike in self._alike:
+        for alike in (part for whole in self._alike for part in whole.with_gradients()):
             step_NRC = self._direction(alike, own["momentum"], scale, found_inf)
             if own["weight_decay"]:
                 torch._foreach_mul_(alike.weights, 1 - rate * own["weight_decay"])
@@ -141,7 +141,7 @@ class Muon(torch.optim.AdamW):
     def _direction(self, alike: _Alike, momentum: float, scale: Tensor | None, found_inf: Tensor | None) -> Tensor:
         """Take the gradients into the means, and give what O is, [N, R, C]."""
         mean_NRC = self._means(alike)
-        gradient_NRC = torch.cat([alike.stacked(_gradient(weight)) for weight in alike.weights])
+        gradient_NRC = torch.cat([alike.stacked(weight.grad) for weight in alike.weights if weight.grad is not None])
         if scale is not None:
             gradient_NRC /= scale
         if found_inf is not None:
@@ -175,11 +175,14 @@ class _Alike:
     means: Sequence[Tensor] = ()
     """Views of it, one for each of the weights and in its shape."""
 
+    def with_gradients(self) -> list[_Alike]:
+        """Itself; where some weights had no part in the loss, each of the others alone, and those stay as they are."""
+        missing = [weight.grad is None for weight in self.weights]
+        if not any(missing):
+            return [self]
+        alone = zip(self.weights, self.pieces, missing, strict=True)
+        return [_Alike(self.rows, self.columns, [weight], [pieces]) for weight, pieces, none in alone if not none]
+
     def stacked(self, tensor: Tensor) -> Tensor:
         """The pieces of a weight or gradient one behind the other, [pieces, R, C]."""
-        return tensor.detach().view(-1, self.rows, self.columns)
-
-
-def _gradient(weight: Tensor) -> Tensor:
-    """That of a weight which had no part in the loss is zero."""
-    return torch.zeros_like(weight) if weight.grad is None else weight.grad.contiguous()
+        return tensor.detach().contiguous().view(-1, self.rows, self.columns)

@@ -85,6 +85,9 @@ class OptimiserSettings:
             raise ValueError(f"`weight_decay` must be at least 0 and finite, but is {self.weight_decay}")
         if self.weight_decay and self.kind not in ("adamw", "muon"):
             raise ValueError(f'`weight_decay` needs kind = "adamw" or "muon", but kind is "{self.kind}"')
+        for name in ("length", "momentum"):
+            if getattr(self, name) != getattr(type(self), name) and self.kind != "muon":
+                raise ValueError(f'`{name}` is for kind = "muon", but kind is "{self.kind}"')
 
     def learning_rate(self, step: int, d_model: int, steps: int) -> float:
         """The rate of step 1, 2, … of a run of `steps`."""
@@ -138,7 +141,7 @@ def state_bytes(model: nn.Module, settings: OptimiserSettings) -> int:
     if settings.kind == "sgd":
         return 0
     inside = matrices_of(model) if settings.kind == "muon" else {}
-    return sum((1 if weight in inside else 2) * weight.nbytes for weight in model.parameters())
+    return sum((1 if weight in inside else 2) * weight.nbytes for weight in model.parameters() if weight.requires_grad)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
