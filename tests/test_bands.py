@@ -119,13 +119,64 @@ def test_another_recipe_has_another_course(override: str, runs: list[Path]) -> N
 
 @pytest.mark.parametrize(
     "override",
-    ["seed=9", "training.steps=500", "training.save_every=7", "training.parts=2", "search.beam=2", "device=cpu",
-     "log.tensorboard=true"],
+    ["seed=9", "training.steps=500", "training.save_every=7", "search.beam=2", "device=cpu", "log.tensorboard=true"],
 )  # fmt: skip
 def test_what_does_not_change_the_course_is_no_cause(override: str, runs: list[Path]) -> None:
     watch = bands.watch_of(folder.read_recipe(runs[0], [override]), folder.read_fingerprint(runs[0]) or {})
     assert watch is not None
     assert watch.causes == []
+
+
+@pytest.mark.parametrize(
+    ("override", "cause"),
+    [("training.parts=2", "`training.parts` is 2, not 1"),
+     ("training.deterministic=false", "`training.deterministic` is false, not true"),
+     ("training.ema=0.9", "`training.ema` is 0.9, usually not set")],
+)  # fmt: skip
+def test_whatever_a_step_is_made_with_may_be_a_cause(override: str, cause: str, runs: list[Path]) -> None:
+    watch = bands.watch_of(folder.read_recipe(runs[0], [override]), folder.read_fingerprint(runs[0]) or {})
+    assert watch is not None
+    assert watch.causes == [cause]
+
+
+@pytest.fixture
+def generated(measured: bands.Band) -> bands.Band:
+    """The same of a corpus that is generated, from French to English."""
+    return replace(measured, corpus=(), settings={**measured.settings, "data.source": "fr", "data.target": "en"})
+
+
+def written(band: bands.Band, *overrides: str) -> tuple[Recipe, dict[str, object]]:
+    """A run on a generated corpus as large as that of a band."""
+    data = "data={kind = 'generated', source = 'fr', target = 'en'}"
+    here = {key: value for key, value in band.settings.items() if not key.startswith("data.")}
+    recipe = build_recipe({}, ["name=pairs", data, *(f"{key}={text_of(value)}" for key, value in here.items()),
+                               *overrides], "pairs")  # fmt: skip
+    return recipe, {"files": {}, "reading": "", "examples": band.examples, "tokens": band.tokens}
+
+
+def test_a_generated_corpus_in_other_languages_is_another_course(generated: bands.Band) -> None:
+    assert generated.fits(*written(generated))
+    assert generated.causes(*written(generated)) == []
+    for override in ("data.source=de", "data.target=de", "data={source = 'en', target = 'fr'}"):
+        assert not generated.fits(*written(generated, override)), override
+
+
+def test_other_lines_of_a_generated_corpus_may_be_a_cause(generated: bands.Band) -> None:
+    changed = written(generated, "data.seed=7", "data.valid=90")
+    assert generated.fits(*changed)
+    assert generated.causes(*changed) == ["`data.valid` is 90, not 500", "`data.seed` is 7, not 1"]
+
+
+def test_a_corpus_in_files_is_known_by_its_content_alone(
+    generated: bands.Band, measured: bands.Band, runs: list[Path]
+) -> None:
+    recipe, fingerprint = folder.read_recipe(runs[0]), folder.read_fingerprint(runs[0]) or {}
+    assert generated.fits(recipe, fingerprint)
+    (cause,) = generated.causes(recipe, fingerprint)
+    assert cause.startswith("the corpus is about as large, but another one")
+    assert measured.fits(*written(generated, "data.pairs=9"))
+    (cause,) = measured.causes(*written(generated, "data.pairs=9"))
+    assert cause == "the corpus is about as large, but another one"
 
 
 def test_causes_are_named_with_both_values(measured: bands.Band, runs: list[Path]) -> None:

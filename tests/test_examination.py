@@ -25,6 +25,7 @@ def test_text_is_told_by_its_perplexity_and_bleu() -> None:
         "step": 1_500, "nll": math.log(4), "perplexity": pytest.approx(4.0), "perplexity_per_byte": pytest.approx(2.0),
         "bleu": 12.345,
     }  # fmt: skip
+    assert found.likelihood_alone == "4.000"
 
 
 def test_labels_are_told_by_their_loss_and_their_own_scores() -> None:
@@ -33,6 +34,7 @@ def test_labels_are_told_by_their_loss_and_their_own_scores() -> None:
     assert str(found) == "step 7: validation loss 1.3863 a label, accuracy 90.00, macro F1 80.00"
     assert (found.to_json()["accuracy"], found.to_json()["macro_F1"]) == (90.0, 80.0)
     assert found.scores == scores
+    assert found.likelihood_alone == "1.3863"
 
 
 @pytest.mark.parametrize("lines", [0, 5])

@@ -54,6 +54,19 @@ def test_more_texts_go_on_with_the_seeds_that_follow(model: Model) -> None:
         model.generations(["one"], count=0)
 
 
+def test_a_line_that_ends_at_once_does_not_end_running_text(model: Model, tmp_path: Path) -> None:
+    running = load(language_model(tmp_path / "running", ["batch={layout='blocks', tokens=512, row=32}"]))
+    assert (running.running, model.running) == (True, False)
+    (texts,) = model.generations(["one"], SHORT, seed=1, count=1_000)
+    seed = 1 + [found.finish_reason == "end" and found.text == "" for found in texts].index(True)
+    ((found,),) = running.generations(["one"], SHORT, seed=seed)
+    assert found.text.startswith("\n")
+    assert found.text.strip("\n")
+    assert "".join(running.stream("one", SHORT, seed=seed)) == found.text
+    other = 1 + [found.text != "" for found in texts].index(True)
+    assert running.generate(["one"], SHORT, seed=other) == [texts[other - 1].text]
+
+
 def test_every_token_is_told_of(model: Model) -> None:
     ((found,),) = model.generations(["one"], SamplingSettings(max_tokens=6, alternatives=10), seed=2)
     assert len(found.tokens) == len(found.log_probabilities) == len(found.top)
@@ -93,7 +106,7 @@ def test_texts_are_scored_token_by_token(model: Model) -> None:
     for text, each in zip(texts, found, strict=True):
         (alone,) = model.score([text])
         assert alone.log_probability == pytest.approx(each.log_probability, abs=1e-4)
-    with pytest.raises(UsageError, match="needs no sources, for a language model, but there are 1 texts and 1 of them"):
+    with pytest.raises(UsageError, match="a language model needs no sources, but there are 1 texts and 1 sources"):
         model.score(["one"], ["eins"])
 
 
@@ -105,7 +118,7 @@ def test_each_kind_of_model_says_what_it_is_for(model: Model, words_model: Path)
         translator.generate(["one"])
     with pytest.raises(UsageError, match="generate: needs a language model"):
         translator.stream("one")
-    with pytest.raises(UsageError, match="score: needs one source a text, but there are 1 texts and none of them"):
+    with pytest.raises(UsageError, match="score: needs one source a text, but there are 1 texts and no sources"):
         translator.score(["eins"])
     (likely, unlikely) = translator.score(["eins", "zwei"], ["one", "one"])
     assert likely.log_probability > unlikely.log_probability

@@ -14,7 +14,7 @@ import regard
 SIGNATURES = {
     "load": "(path: 'str | Path', device: 'str' = 'auto', precision: \"Precision | Literal['auto']\" = 'auto', "
     "engine: \"Engine | Literal['auto']\" = 'auto') -> 'Model'",
-    "train": "(recipe: 'Recipe | str', out: 'str | Path', overrides: 'Sequence[str]' = ()) -> 'Model'",
+    "train": "(recipe: 'Recipe | str | Path', out: 'str | Path', overrides: 'Sequence[str]' = ()) -> 'Model'",
     "Model.translate": "(self, texts: 'Sequence[str]', search: 'SearchSettings | None' = None, "
     "language: 'str | None' = None) -> 'list[str]'",
     "Model.generate": "(self, prompts: 'Sequence[str]', sampling: 'SamplingSettings | None' = None, "

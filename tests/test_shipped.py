@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -136,6 +137,13 @@ def test_the_wheel_takes_the_whole_package() -> None:
     assert built == {"packages": ["src/regard"]}
     ignored = (ROOT / ".gitignore").read_text().split()
     assert not [line for line in ignored if line.endswith((".safetensors", ".toml", ".json", ".md", "shipped/"))]
+
+
+def test_the_commands_of_the_page_stay_where_they_begin() -> None:
+    """Each block goes on where the one before it stopped: who goes into a folder does so in a shell of its own."""
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs/shipped.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) > 4
+    assert not [line for block in blocks for line in block.splitlines() if line.startswith("cd ")]
 
 
 # ---- what is really there, as soon as it is

@@ -2,8 +2,8 @@
 
 A course is measured with several runs of one recipe that differ in their seed alone, and kept in
 `recipes/bands/RECIPE.toml`. It is meant for a run of the same recipe (its name, model, vocabulary and objective) on
-about as much data. What else differs, the learning rate or the files of the corpus say, does not make it another
-recipe: it may be the cause of an unusual loss, and is named as such.
+about as much data, of a generated corpus also in the same languages. What else differs, the learning rate or the files
+of the corpus say, does not make it another recipe: it may be the cause of an unusual loss, and is named as such.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from statistics import fmean, stdev, variance
 from typing import Any
 
 from regard import folder
+from regard.data.generated import Generated
 from regard.errors import DataError, MissingError, UsageError
 from regard.recipe import PRESETS, Recipe
 from regard.settings.tree import text_of
@@ -26,9 +27,11 @@ from regard.training.usual import Course, Stretches, Usual, Watch
 from regard.viewing.training_curves import Event, read_metrics
 
 BANDS = PRESETS / "bands"
-MUST_BE_SAME = ("init", "tokenizer", "model", "batch.layout",
+GENERATED = "data"  # of a corpus that is generated, settings say what hashes of files say of others
+MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "batch.layout",
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
-MAY_BE_CAUSE = ("batch", "training.optimiser", "training.precision", "training.steps")
+MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", "training.steps", "training.parts",
+                "training.deterministic", "training.ema")  # fmt: skip
 ENDS_WITH_STEPS = ("cosine", "linear")  # schedules that depend on how many steps there are
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 STRETCHES = 20  # at least so many in a run
@@ -59,7 +62,9 @@ class Band:
             if abs((fingerprint.get(name) or 0) - usual) > AMOUNT * usual:
                 return False
         here = {key: value for key, (value, default) in _settings(recipe).items() if value != default}
-        one, other = ({key: value for key, value in side.items() if _within(key, MUST_BE_SAME)}
+        generated = self._both_generated(recipe)
+        one, other = ({key: value for key, value in side.items()
+                       if _within(key, MUST_BE_SAME) and (generated or not _within(key, [GENERATED]))}
                       for side in (here, self.settings))  # fmt: skip
         return one == other
 
@@ -68,13 +73,20 @@ class Band:
         found = _corpus(fingerprint)
         return found != self.corpus and sorted(found) == sorted(self.corpus)
 
+    def _both_generated(self, recipe: Recipe) -> bool:
+        """Whether settings of the corpus can be compared: it has no files, neither here nor there."""
+        return not self.corpus and isinstance(recipe.data, Generated)
+
     def causes(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> list[str]:
         """What such a run has otherwise than those that were measured."""
-        found = []
+        found, generated = [], self._both_generated(recipe)
         for key, (value, default) in _settings(recipe).items():
             usual = self.settings.get(key, default)
+            if _within(key, [GENERATED]) and not generated:
+                continue
             if not _within(key, MUST_BE_SAME) and value != usual:
-                found.append(f"`{key}` is {_shown(value)}, not {_shown(usual)}")
+                than = "usually not set" if usual is None else f"not {text_of(usual)}"
+                found.append(f"`{key}` is {'not set' if value is None else text_of(value)}, {than}")
         if _corpus(fingerprint) != self.corpus:
             lines = ", whose lines may not stand beside their translations" if recipe.data.kind == "files" else ""
             found.append(f"the corpus is about as large, but another one{lines}")
@@ -239,7 +251,12 @@ def _settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
     found = {key: pair for key, pair in _walk(recipe, "") if _within(key, (*MUST_BE_SAME, *MAY_BE_CAUSE))}
     if recipe.training.optimiser.schedule not in ENDS_WITH_STEPS:
         del found["training.steps"]
-    return found
+    generated = isinstance(recipe.data, Generated)
+    # Files are known by their content, wherever they lie; and a corpus of another kind is told by that alone.
+    return {
+        key: pair for key, pair in found.items()
+        if not _within(key, [GENERATED]) or (generated and key != f"{GENERATED}.kind")
+    }  # fmt: skip
 
 
 def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -259,7 +276,3 @@ def _within(key: str, places: Sequence[str]) -> bool:
 
 def _corpus(fingerprint: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(fingerprint.get("files", {}).values())
-
-
-def _shown(value: Any) -> str:
-    return "not set" if value is None else text_of(value)

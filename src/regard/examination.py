@@ -49,9 +49,12 @@ class Examination:
     @property
     def likelihood(self) -> str:
         """The likelihood in words: a perplexity, or a loss where there are labels."""
-        if self.labels:
-            return f"loss {self.validation.nll:.4f}"
-        return f"perplexity {self.validation.perplexity:.3f}"
+        return f"{'loss' if self.labels else 'perplexity'} {self.likelihood_alone}"
+
+    @property
+    def likelihood_alone(self) -> str:
+        """The same without its name."""
+        return f"{self.validation.nll:.4f}" if self.labels else f"{self.validation.perplexity:.3f}"
 
     def to_json(self) -> dict[str, object]:
         """For `metrics.jsonl`."""

@@ -303,7 +303,7 @@ class _Run:
         weights, what = self._final_weights()
         self.trainer.load_weights(weights)
         final = self.examiner.examine()
-        self.log.say(f"{what}: validation {final.likelihood} (last step alone: {last.likelihood.split()[-1]})")
+        self.log.say(f"{what}: validation {final.likelihood} (last step alone: {last.likelihood_alone})")
         self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.validation.nll})
         outcome = self._ended(ending, None, final)
         self._draw_curves()

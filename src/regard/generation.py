@@ -48,11 +48,11 @@ class Generation:
 
 
 class Generator:
-    """A language model and its vocabulary."""
+    """A language model and its vocabulary; `running`, if it learned from running text, where an end ends a line."""
 
-    def __init__(self, network: SequenceModel[Any], tokenizer: Tokenizer) -> None:
+    def __init__(self, network: SequenceModel[Any], tokenizer: Tokenizer, running: bool = False) -> None:
         # Made once: recordings of one text serve the next.
-        self.network, self.tokenizer = recorded(network), tokenizer
+        self.network, self.tokenizer, self.running = recorded(network), tokenizer, running
 
     def generations(
         self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
@@ -64,7 +64,8 @@ class Generator:
         for first in range(0, len(work), ROWS):
             some = work[first : first + ROWS]
             ids = [encoded[place] for place, _ in some]
-            samples = sample(self.network, ids, self.tokenizer.specials, sampling, [seed for _, seed in some])
+            seeds = [seed for _, seed in some]
+            samples = sample(self.network, ids, self.tokenizer.specials, sampling, seeds, running=self.running)
             for (place, _), drawn in zip(some, samples, strict=True):
                 found[place].append(self._generation(encoded[place], drawn))
         return found
@@ -73,7 +74,8 @@ class Generator:
         self, prompts: Sequence[Sequence[int]], sampling: SamplingSettings, seeds: Sequence[int], on_token: OnToken
     ) -> Walk[None, None, list[Generation]]:
         """One text after each prompt of tokens, by its own seed, a step of the model at a time."""
-        samples = yield from drawing(self.network, prompts, self.tokenizer.specials, sampling, seeds, on_token)
+        specials, running = self.tokenizer.specials, self.running
+        samples = yield from drawing(self.network, prompts, specials, sampling, seeds, on_token, running=running)
         return [self._generation(ids, drawn) for ids, drawn in zip(prompts, samples, strict=True)]
 
     def encode(self, prompt: str, sampling: SamplingSettings) -> list[int]:
@@ -93,7 +95,8 @@ class Generator:
             if piece := written.push(drawn.token):
                 hear(piece)
 
-        (found,) = sample(self.network, [ids], self.tokenizer.specials, sampling, [seed], on_token)
+        specials, running = self.tokenizer.specials, self.running
+        (found,) = sample(self.network, [ids], specials, sampling, [seed], on_token, running=running)
         if rest := written.end():
             hear(rest)
         return self._generation(ids, found)

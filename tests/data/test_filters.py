@@ -15,6 +15,7 @@ from regard.data import filters
 from regard.data.filters import (
     EXAMPLE_LENGTH,
     EXAMPLES,
+    HELD_OUT_LABELLED,
     NO_FILTERS,
     REASONS,
     Filters,
@@ -254,6 +255,11 @@ def test_keys_take_eight_bytes_each() -> None:
 
 
 # ---- held out
+
+
+@pytest.mark.parametrize(("lines", "held"), [(20, 10), (39, 19.5), (60, 20), (199, 20), (5_000, 500), (20_000, 1_000)])
+def test_what_docs_say_is_held_out_of_a_table(lines: int, held: float) -> None:
+    assert held_out_share(lines, HELD_OUT_LABELLED) * lines == pytest.approx(held)
 
 
 def stream(count: int, size: int, hold_out: HeldBySource | HeldAtEnd) -> tuple[list[Pair], list[Pair]]:

@@ -304,6 +304,20 @@ def test_a_text_of_several_lines() -> None:
         replace(EIGHT, lines=0)
 
 
+def test_in_running_text_lines_that_end_before_any_text_do_not_count() -> None:
+    """After A the line ends; after the start of the next comes B, then the end."""
+    chain = Chain({A: {END: 1.0}, START: {B: 1.0}, B: {END: 1.0}, END: {C: 1.0}})
+    settings = replace(EIGHT, temperature=0.0)
+    (empty,) = sample(chain, [[A]], SPECIALS, settings, [1])
+    assert (empty.tokens, empty.finish_reason) == ((), "end")
+    for lines, tokens in ((1, (END, B)), (2, (END, B, END, B))):
+        (found,) = sample(chain, [[A]], SPECIALS, replace(settings, lines=lines), [1], running=True)
+        assert (found.tokens, found.finish_reason) == (tokens, "end")
+    ending = Chain({A: {END: 1.0}, START: {END: 1.0}})
+    (cut,) = sample(ending, [[A]], SPECIALS, replace(settings, max_tokens=3), [1], running=True)
+    assert (cut.tokens, cut.finish_reason) == ((END, END, END), "length")
+
+
 # ---- step by step
 
 

@@ -221,6 +221,14 @@ def test_the_order_of_steps_is_the_layers() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("transformer", "two matrices, with relu"), ("pre-norm", "three matrices")]
+)
+def test_a_gated_network_has_a_matrix_more(name: str, words: str) -> None:
+    (step,) = [each for each in taken(tiny(name), "encoder", 0).steps if each.id == "feedforward"]
+    assert words in step.sentence
+
+
 def test_what_cannot_be_walked_is_said() -> None:
     assert can_walk(tiny("gpt").network)
     assert not can_walk(tiny("recurrent").network)

@@ -45,6 +45,22 @@ def test_all_bits_are_kept_where_nothing_else_is_asked(words_model: Path, tmp_pa
     assert (tmp_path / "copy" / weights).read_bytes() == (words_model / weights).read_bytes()
 
 
+def test_a_folder_of_16_bits_can_be_written_again_with_as_many_or_more(words_model: Path, tmp_path: Path) -> None:
+    half, again, full = (tmp_path / name for name in ("half", "again", "full"))
+    half.mkdir()
+    compact.write(words_model, half, "float16")
+    for out, more in ((again, ("--numbers", "float16")), (full, ())):
+        ran = regard("export", half, out, "--to", "regard", "--count", 5, *more)
+        assert ran.code == 0, ran.err
+    for name in (folder.CARD, folder.WEIGHTS):
+        assert (again / name).read_bytes() == (half / name).read_bytes()
+    assert {weight.dtype for weight in load_file(full / folder.WEIGHTS).values()} == {torch.float32}
+    before = (words_model / folder.CARD).read_text(encoding="utf-8").rstrip()
+    assert (full / folder.CARD).read_text(encoding="utf-8").rstrip() == before
+    for name, weight in load_file(half / folder.WEIGHTS).items():
+        torch.testing.assert_close(load_file(full / folder.WEIGHTS)[name], weight.float(), rtol=0, atol=0)
+
+
 def test_a_weight_that_16_bits_cannot_hold_is_named(words_model: Path, tmp_path: Path) -> None:
     place = tmp_path / "large"
     shutil.copytree(words_model, place)

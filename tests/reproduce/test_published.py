@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,12 @@ import pytest
 import regard
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
+from regard.evaluation.likelihood import Likelihood
+from regard.layers.positions import TooLongError
 from regard.recipe import load_recipe
+from regard.reproduce import judging
 from regard.reproduce import published as module
+from regard.reproduce.judging import Judge
 from regard.reproduce.published import Figure, Publication, Publications, TestFiles, Verdict, check, published
 from tests.tiny import ENGLISH, GERMAN
 from tests.tiny import regard as command
@@ -113,7 +119,7 @@ def test_the_command_ends_with_0_or_1(
     line = ("reproduce", "words", "--check", words_model, "--data", tmp_path)
     ran = command(*line)
     assert ran.code == 1
-    assert "words: 1 of 2 published figures are missed." in ran.out
+    assert "words: 1 of 2 published figures are missed. They are those of the published weights" in ran.out
     found = json.loads(command(*line, "--json").out)
     assert (found["holds"], [each["holds"] for each in found["figures"]]) == (False, [True, False])
     words.signatures["perplexity"] = found["figures"][1]["other_signature"]  # type: ignore[index]
@@ -136,4 +142,68 @@ def test_a_model_alone_says_how_it_was_made() -> None:
     assert "test2017: BLEU tokenised 33.08  (nrefs:1|case:lc|" in ran.out
     made = "To train one: regard train multi30k data.kind=files data.source=FOLDER/multi30k/task1/train.en.gz "
     assert made in ran.out
-    assert "data.valid_target=FOLDER/multi30k/task1/val.de.gz model.norm=pre training.optimiser.clip=1.0\n" in ran.out
+    end = "model.norm=pre training.optimiser.clip=1.0 --out runs/multi30k-pre\n"
+    assert f"data.valid_target=FOLDER/multi30k/task1/val.de.gz {end}" in ran.out
+    assert "To check one: regard reproduce multi30k-pre --check runs/multi30k-pre --data FOLDER\n" in ran.out
+    found = json.loads(command("reproduce", "multi30k-pre", "--json").out)
+    assert found["commands"]["train"].endswith(end.strip())
+    assert {"set": "test2017", "metric": "BLEU tokenised", "value": 33.08, "tolerance": 0.1}.items() <= found[
+        "figures"
+    ][2].items()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            'corpus = "europarl"',
+            'corpus = "euro"',
+            r"models.five-minutes must name one of \[corpora\], but names `euro`",
+        ),
+        ('set = "mscoco"', 'set = "coco"', r"models.multi30k must name one of \[sets\], but names `coco`"),
+        (
+            'signature = "cased"',
+            'signature = "x"',
+            r"models.five-minutes must name one of \[signatures\], but names `x`",
+        ),
+        ('source = "europarl-ende/test.en.bz2"', 'source = "gone"', r"sets.europarl must name one of \[files\]"),
+        ('target = "europarl-ende/train.de.xz"', 'target = "gone"', r"corpora.europarl must name one of \[files\]"),
+        ("value = 24.61", 'value = "much"', r"`models.five-minutes.figures.0.value` must be .* valid number"),
+        (
+            'metric = "BLEU", signature = "cased"',
+            'signature = "cased"',
+            r"`models.five-minutes.figures.0.metric` must be",
+        ),
+        ("[signatures]", "signatures", "must be TOML, but is not"),
+    ],
+)
+def test_a_file_that_names_what_it_does_not_have_is_refused(before: str, after: str, said: str, tmp_path: Path) -> None:
+    text = module.FIGURES.read_text(encoding="utf-8")
+    assert before in text
+    (tmp_path / "figures.toml").write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"figures.toml: {said}"):
+        Publications.read(tmp_path / "figures.toml")
+
+
+def test_a_figure_that_cannot_be_computed_is_missed(words: Publications, words_model: Path, tmp_path: Path) -> None:
+    figures = (Figure("words", "perplexity per word", "perplexity", 5.0, 1.0),)
+    known = replace(words, models={"words": replace(words.models["words"], figures=figures)})
+    (verdict,) = check("words", words_model, tmp_path, known)
+    assert not verdict.holds
+    assert str(verdict) == "FAILED  words: perplexity per word cannot be computed of this model, published 5.00"
+
+
+def test_only_what_is_too_long_has_no_perplexity(words_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge(words_model)
+
+    def failing(error: Exception) -> Callable[..., Likelihood]:
+        def likelihood(*_: object) -> Likelihood:
+            raise error
+
+        return likelihood
+
+    monkeypatch.setattr(judging, "likelihood", failing(TooLongError("positions: …")))
+    assert "perplexity per token" not in judge.pairs(ENGLISH, GERMAN, Scoring()).scores
+    monkeypatch.setattr(judging, "likelihood", failing(UsageError("something else")))
+    with pytest.raises(UsageError, match="something else"):
+        judge.pairs(ENGLISH, GERMAN, Scoring())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from regard.reproduce.ladder import LADDER_MULTI30K
+from regard.errors import DataError
+from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
 from regard.reproduce.outcome import Judged, Outcome, Stretch
 from regard.reproduce.rendering import Table, markdown_table, render
 from regard.reproduce.study import Study
@@ -84,7 +86,8 @@ def test_nothing_done_is_a_page_that_says_so(tmp_path: Path) -> None:
 def test_rows_that_shared_the_machine_are_named(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     outcome(TABLE3, "base", 6.0, 24.0, beside=2).write(tmp_path / "base")
-    assert "on the same machine beside base, so their seconds are more" in render(TABLE3, tmp_path).to_markdown()
+    said = "When base began or ended, other rows were being made on the same machine, so seconds are more"
+    assert said in render(TABLE3, tmp_path).to_markdown()
 
 
 def test_rows_of_other_settings_are_named(tmp_path: Path) -> None:
@@ -92,6 +95,45 @@ def test_rows_of_other_settings_are_named(tmp_path: Path) -> None:
     outcome(TABLE3, "base", 6.0, 24.0, changes=["--steps 9", "seed=2"]).write(tmp_path / "base")
     page = render(TABLE3, tmp_path).to_markdown()
     assert "Made with other settings than the study's: base with `--steps 9 seed=2`." in page
+    assert "```text\nregard reproduce table3 --rows base --data FOLDER --steps 9 seed=2\n```" in page
+
+
+def test_the_commands_are_those_that_make_the_rows(tmp_path: Path) -> None:
+    generated = "data={kind = 'generated', pairs = 60}"
+    for row in TABLE3.rows:
+        (tmp_path / row.name).mkdir()
+        outcome(TABLE3, row.name, 6.0, 24.0, changes=[generated] if row.name == "big" else []).write(
+            tmp_path / row.name
+        )
+    page = render(TABLE3, tmp_path).to_markdown()
+    names = ",".join(row.name for row in TABLE3.rows[:-1])
+    quoted = shlex.quote(generated)
+    lines = [f"regard reproduce table3 --rows {names} --data FOLDER", f"regard reproduce table3 --rows big {quoted}"]
+    assert "```text\n" + "\n".join(lines) + "\n```" in page
+    # What is said of Europarl is not said of another corpus.
+    assert page.startswith(f"## {TABLE3.sentence} (but another corpus: big)\n")
+    assert "Europarl's dev set" not in page
+    outcome(TABLE3, "big", 6.0, 24.0).write(tmp_path / "big")
+    page = render(TABLE3, tmp_path).to_markdown()
+    assert "```text\nregard reproduce table3 --data FOLDER\n```" in page
+    assert "Europarl's dev set" in page
+
+
+def test_some_rows_alone(tmp_path: Path) -> None:
+    filled(TABLE3, tmp_path, {"base": (6.1, 24.0), "big": (6.0, 25.0)})
+    table = render(TABLE3, tmp_path, TABLE3.chosen("big,a-h1"))
+    assert (list(table.outcomes), table.missing) == (["big"], ["a-h1"])
+    assert "`base`" not in (tmp_path / "table3.md").read_text(encoding="utf-8")
+
+
+def test_another_studys_figures_are_refused(tmp_path: Path) -> None:
+    filled(LADDER_MULTI30K, tmp_path, {"rnn": (9.0, 20.0)})
+    with pytest.raises(DataError, match=r"must be of `rnn` of ladder-europarl, but is of `rnn` of ladder-multi30k\."):
+        render(LADDER_EUROPARL, tmp_path)
+    (tmp_path / "rnn").rename(tmp_path / "dot")
+    with pytest.raises(DataError, match="must be of `dot` of ladder-multi30k, but is of `rnn`"):
+        render(LADDER_MULTI30K, tmp_path)
+    assert not (tmp_path / "ladder-europarl.md").exists()
 
 
 def test_a_bar_in_a_cell_does_not_end_it() -> None:

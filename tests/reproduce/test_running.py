@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,12 +27,15 @@ from regard.reproduce.judging import by_length
 from regard.reproduce.ladder import LADDER_MULTI30K
 from regard.reproduce.outcome import RESULT, read_outcome
 from regard.reproduce.running import run
-from regard.reproduce.study import Row
+from regard.reproduce.study import Asked, Row
 from regard.reproduce.table3 import TABLE3
+from regard.settings.tree import text_of
 from regard.training import checkpoint
 from regard.training.report import Ending
+from regard.viewing.training_curves import read_metrics
 from tests.reproduce.toys import run_toys, toy
 from tests.tiny import regard as command
+from tests.tiny import write_lines
 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 ROW = {row.name: row for row in LADDER_MULTI30K.rows}
@@ -194,11 +198,136 @@ def test_other_settings_are_refused_before_anything_is_trained(done: Path, tmp_p
     assert (tmp_path / row.name / "thesis.txt").exists()
 
 
-def test_a_damaged_result_is_named(tmp_path: Path) -> None:
-    (tmp_path / RESULT).write_text('{"row": "base"}')
+def test_a_damaged_result_is_named(done: Path, tmp_path: Path) -> None:
+    whole = json.loads((done / "transformer" / RESULT).read_bytes())
+    test = whole["test"]
+    strange = [
+        *(None, 3, "x", [], {"row": "base"}),
+        {**whole, "test": {**test, "bleu": "x"}},
+        {**whole, "test": {**test, "signatures": {}}},
+        {**whole, "test": None},
+        {**whole, "lengths": [3]},
+        {**whole, "changes": "seed=2"},
+        {**whole, "seconds": None},
+    ]
+    for plain in strange:
+        (tmp_path / RESULT).write_text(json.dumps(plain))
+        with pytest.raises(DataError, match=r"must be what `regard reproduce` wrote, but is not \(.+\)\. Remove it"):
+            read_outcome(tmp_path)
+    (tmp_path / RESULT).write_text('{"row": ')
     with pytest.raises(DataError, match="must be what `regard reproduce` wrote"):
         read_outcome(tmp_path)
+    (tmp_path / RESULT).write_text(json.dumps(whole))
+    assert read_outcome(tmp_path) == read_outcome(done / "transformer")
     assert read_outcome(tmp_path / "nowhere") is None
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_a_row_that_was_broken_off_goes_on_where_the_corpora_lie_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trained half with the corpus in one place, the other half in a second, and measured in a third."""
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    row, out, place = ROW["transformer"], tmp_path / "out", tmp_path / "out/transformer"
+    write_corpus(first)
+    save, saved = checkpoint.save, []
+
+    def dying(*arguments: Any, **more: Any) -> Path:
+        saved.append(save(*arguments, **more))
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+        return saved[-1]
+
+    def go_on(corpus: Path) -> None:
+        run(LADDER_MULTI30K, [row], out, in_files(row, corpus), lambda _: None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", dying)
+        with pytest.raises(KeyboardInterrupt):
+            go_on(first)
+    first.rename(second)
+    write_corpus(tmp_path / "other", "zwei")
+    with pytest.raises(UsageError, match="began with, but data changed"):
+        go_on(tmp_path / "other")
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "measure", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            go_on(second)
+    starts = [event["step"] for event in read_metrics(place / folder.METRICS) if event["event"] == "start"]
+    assert starts[0] == 0 < starts[1]
+    second.rename(third)
+    go_on(third)
+    found = read_outcome(place)
+    assert found is not None
+    assert found.test.lines == 20
+    go_on(third)  # done is done
+
+
+def write_corpus(place: Path, word: str = "eins") -> None:
+    place.mkdir()
+    for name, count in (("train", 60), ("val", 6), ("test", 20)):
+        write_lines(place / f"{name}.en", [f"one {number} {name}" for number in range(count)])
+        write_lines(place / f"{name}.de", [f"{word} {number} {name}" for number in range(count)])
+
+
+def in_files(row: Row, place: Path) -> Asked:
+    """The toy settings of a row, with a corpus of files in a folder."""
+    asked = toy(LADDER_MULTI30K, row)
+    files = {
+        f"{split}{side}": str(place / f"{stem}.{language}")
+        for split, stem in (("", "train"), ("valid_", "val"), ("test_", "test"))
+        for side, language in (("source", "en"), ("target", "de"))
+    }
+    data = ", ".join(f"{key} = {text_of(file)}" for key, file in files.items())
+    others = [each for each in asked.overrides if not each.startswith("data=")]
+    return Asked(None, asked.steps, (f"data={{kind = 'files', {data}}}", *others))
+
+
+def test_a_corpus_without_a_test_set_is_named_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "train", lambda *_: pytest.fail("trained first"))
+    row = ROW["transformer"]
+    with pytest.raises(DataError, match="needs pairs for its test set, but there are none"):
+        run(LADDER_MULTI30K, [row], tmp_path / "out", toy(LADDER_MULTI30K, row, 1, "data.test=0"), lambda _: None)
+    with pytest.raises(UsageError, match="needs at least 1 example to validate on"):
+        run(LADDER_MULTI30K, [row], tmp_path / "out", toy(LADDER_MULTI30K, row, 1, "data.valid=0"), lambda _: None)
+
+
+def test_checkpoints_that_a_killed_process_left_in_a_done_row_are_removed(done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "out"))
+    (out / "transformer" / folder.CHECKPOINTS / "00000004").mkdir(parents=True)
+    with (out / ".transformer.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_toys(LADDER_MULTI30K, [ROW["transformer"]], out)
+        assert (out / "transformer" / folder.CHECKPOINTS).exists()  # another process has it
+    run_toys(LADDER_MULTI30K, [ROW["transformer"]], out)
+    assert not (out / "transformer" / folder.CHECKPOINTS).exists()
+
+
+def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "transformer").touch()
+    with pytest.raises(UsageError, match=r"file: must be a folder, but is a file\. Choose another --out"):
+        run_toys(LADDER_MULTI30K, [ROW["transformer"]], tmp_path / "file")
+    with pytest.raises(UsageError, match=r"transformer: must be a folder, but is a file"):
+        run_toys(LADDER_MULTI30K, [ROW["transformer"]], tmp_path)
+    ran = command("reproduce", "table3", "--render", "--out", tmp_path / "file")
+    assert (ran.code, "must be a folder, but is a file" in ran.err) == (2, True)
+
+
+def test_another_studys_row_is_not_taken_for_done(done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "out"))
+    whole = json.loads((out / "transformer" / RESULT).read_bytes())
+    (out / "transformer" / RESULT).write_text(json.dumps({**whole, "study": "ladder-europarl"}))
+    with pytest.raises(DataError, match="must be of `transformer` of ladder-multi30k, but is of `transformer` of ladd"):
+        run_toys(LADDER_MULTI30K, [ROW["transformer"]], out)
+
+
+def test_every_machine_that_a_row_was_trained_on_is_named() -> None:
+    starts = [{"torch": "2.11", "machine": name} for name in ("one H200", "2 cores", "one H200")]
+    assert running._in_turn(starts, "machine") == "one H200, then 2 cores"
+    assert running._in_turn(starts, "torch") == "2.11"
 
 
 def test_bleu_by_length_is_that_of_the_lines_of_that_length() -> None:
@@ -216,8 +345,41 @@ def test_the_command_renders_what_is_there(done: Path, tmp_path: Path) -> None:
     assert "| `transformer` | Transformer, post-norm |" in ran.out
     assert "Not done: rnn, additive" in ran.out
     assert (done / "ladder-multi30k.md").read_text() == ran.out
-    missing = command("reproduce", "ladder-multi30k", "--render", "--out", tmp_path / "nowhere")
-    assert missing.code == 66
+    some = command("reproduce", "ladder-multi30k", "--render", "--rows", "rnn", "--out", done, "--json")
+    assert (json.loads(some.out)["rows"], json.loads(some.out)["missing"]) == ({}, ["rnn"])
+    wrong = command("reproduce", "ladder-multi30k", "--render", "--rows", "huge", "--out", done)
+    assert (wrong.code, "`huge` is not one" in wrong.err) == (2, True)
+    for place in (tmp_path / "nowhere", tmp_path):
+        missing = command("reproduce", "ladder-multi30k", "--render", "--out", place)
+        assert (missing.code, "must be the folder of ladder-multi30k, but there is no row" in missing.err) == (66, True)
+    assert list(tmp_path.iterdir()) == []
+    other = command("reproduce", "ladder-europarl", "--render", "--out", done)
+    assert other.code == 65
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--rows", "base"], "the list of all there is takes --json alone, but was given --rows"),
+        (
+            ["multi30k", "--steps", "0", "--rows", "x", "foo=bar"],
+            "a published model takes --json alone, but was given KEY=",
+        ),
+        (["table1", "--rows", "base"], "table1 takes --out, --lengths, --width, --json, but was given --rows"),
+        (["table3", "--lengths", "1,2,3"], "but was given --lengths"),
+        (["table3", "--width", "8"], "but was given --width"),
+        (
+            ["table3", "--render", "--steps", "3"],
+            "--render, which trains nothing, takes --render, --out, --rows, --json",
+        ),
+        (["multi30k", "--check", "x", "--steps", "3"], "a check takes --check, --data, --json, but was given --steps"),
+        (["multi30k", "--check", "x", "--rows", "x"], "but was given --rows"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(line: list[str], said: str) -> None:
+    ran = command("reproduce", *line)
+    assert ran.code == 2
+    assert said in ran.err
 
 
 @pytest.mark.usefixtures("uncounted")

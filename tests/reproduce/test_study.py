@@ -70,6 +70,11 @@ def test_fewer_steps_shorten_the_warm_up_and_an_override_has_the_last_word(corpo
     row = TABLE3.rows[0]
     fewer = recipe_of(TABLE3, row, Asked(corpora, steps=200)).training
     assert (fewer.steps, fewer.optimiser.warmup) == (200, 60)
+    # As much of the run is remembered by the moving mean: 0.995^2000 of the first weights is left, as 0.95^200.
+    assert fewer.ema == pytest.approx(0.995**10, abs=1e-5)
+    assert recipe_of(TABLE3, row, Asked(corpora)).training.ema == 0.995
+    for steps, ema in ((20, 0.995**100), (1, 0.995**2000), (10**8, 0.99999)):
+        assert recipe_of(TABLE3, row, Asked(corpora, steps=steps)).training.ema == pytest.approx(ema, abs=1e-5)
     own = recipe_of(TABLE3, row, Asked(corpora, 200, ("training.optimiser.warmup=7", "seed=3")))
     assert (own.training.optimiser.warmup, own.seed, own.name) == (7, 3, "table3-base")
 
@@ -84,6 +89,9 @@ def test_rows_are_chosen_by_name() -> None:
     assert TABLE3.chosen(None) == list(TABLE3.rows)
     with pytest.raises(UsageError, match=r"`huge` is not one. There are: base, a-h1"):
         TABLE3.chosen("base,huge")
+    for names in ("base,", "", " , "):
+        with pytest.raises(UsageError, match=r"--rows: must be names with commas .*, but is '.*'. Write base,a-h1\."):
+            TABLE3.chosen(names)
 
 
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -125,6 +126,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert kind.name in grown
         assert kind.name in out.read_text(encoding="utf-8")
     assert str(out) in answer.stderr
+    line = ["reproduce", "table1", "--lengths=16,4,8", "--width=8", f"--out={out}", "--json"]
+    plain = json.loads(CliRunner().invoke(app, line).stdout)
+    assert (plain["width"], plain["lengths"], plain["path_lengths"]) == (8, [4, 8, 16], [4, 9])
+    assert plain["computed"]["recurrent"]["operations"] == [4, 9]
+    assert list(plain["measured"]) == [kind.name for kind in TIMED]
 
 
 @pytest.mark.parametrize(

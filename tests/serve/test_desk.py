@@ -18,7 +18,7 @@ from regard.errors import MissingError, UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
 from regard.serve.problems import BusyError, LateError
-from tests.tiny import ENGLISH, GERMAN
+from tests.tiny import ENGLISH, GERMAN, language_model
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +235,25 @@ def test_who_leaves_stops_the_model(words: Model, babble: Model, opened: Callabl
     long = SearchSettings(beam=4, min_length=100_000, extra_length=100_000)  # hours
     assert asyncio.run(_stops(desk.generate("babble", [""], endless), desk, "babble")) < 5
     assert asyncio.run(_stops(desk.translate("words", ["two"], long), desk, "words")) < 5
+
+
+def test_running_text_goes_on_after_a_line_that_ends_at_once(
+    babble: Model, tmp_path: Path, opened: Callable[..., Desk]
+) -> None:
+    running = load(language_model(tmp_path / "running", ["batch={layout='blocks', tokens=512, row=32}"]))
+    sampling = SamplingSettings(max_tokens=12)
+    (texts,) = babble.generations(["one"], sampling, count=1_000)
+    seed = 1 + [found.finish_reason == "end" and found.text == "" for found in texts].index(True)
+    desk = opened({"running": running})
+
+    async def ask() -> tuple[str, str]:
+        pieces = [piece async for piece in desk.stream("running", "one", sampling, seed)]
+        ((found,),) = await desk.generate("running", ["one"], sampling, seed)
+        return "".join(pieces), found.text
+
+    (wanted,) = running.generate(["one"], sampling, seed)
+    assert wanted.startswith("\n")
+    assert asyncio.run(ask()) == (wanted, wanted)
 
 
 def test_a_closed_stream_stops_the_model(babble: Model, opened: Callable[..., Desk]) -> None:

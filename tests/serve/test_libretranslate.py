@@ -111,7 +111,7 @@ def test_the_source_may_be_guessed(http: httpx.Client) -> None:
         (
             {"q": "x", "source": "en", "target": "de", "format": "pdf"},
             400,
-            "format: must be one of 'text' or 'html', but is a text",
+            "format: must be one of 'text' or 'html', but is 'pdf'",
         ),
         ({"q": "x" * 5_001, "source": "en", "target": "de"}, 413, "q: must be at most 5,000 characters"),
         ({"q": ["x"] * 129, "source": "en", "target": "de"}, 413, "q: must be at most 128 texts"),

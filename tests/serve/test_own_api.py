@@ -264,8 +264,17 @@ def test_closing_a_stream_stops_the_model(client: httpx.Client, server: Running)
             "usage",
             "attention/head",
             {"text": "x", "name": "cross", "layer": 0, "head": "all"},
-            "head: must be a whole number or one of 'mean', but is a text.",
+            "head: must be a whole number or one of 'mean', but is 'all'.",
         ),
+        (
+            422,
+            "usage",
+            "walk",
+            {"text": "x", "tongue": "fr"},
+            "tongue: must be one of 'en', 'de' or 'zh', but is 'fr'.",
+        ),
+        (422, "usage", "walk", {"text": "x", "tongue": "e\n"}, "but is a text."),
+        (422, "usage", "walk", {"text": "x", "tongue": "e" * 31}, "but is a text."),
         (400, "usage", "translate", {"text": "x", "language": "fr"}, "language"),
     ],
 )

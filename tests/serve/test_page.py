@@ -361,6 +361,25 @@ def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
 # ---- beam
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_boxes_that_were_given_up_can_be_seen(visit: Opener, scheme: str) -> None:
+    page = visit("beam", color_scheme=scheme)
+    style = page.locator(".node.dropped").first.evaluate(
+        "(node) => { const { borderTopColor, backgroundColor, color } = getComputedStyle(node);"
+        " return [borderTopColor, color, backgroundColor] }"
+    )
+    border, text, ground = (luminance(each) for each in style)
+    for front, least in ((border, 3), (text, 4.5)):
+        assert (max(front, ground) + 0.05) / (min(front, ground) + 0.05) >= least
+
+
+def luminance(colour: str) -> float:
+    """By WCAG, of `rgb(…)`."""
+    shares = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_the_beam_is_drawn_and_its_sliders_run_it_again(visit: Opener) -> None:
     page = visit("beam")
     labelled(page, "Text to translate").fill("seven")
@@ -559,11 +578,41 @@ def test_a_view_that_does_not_suit_the_model_says_so_and_offers_one_that_does(vi
     page = visit("explore")
     page.get_by_role("button", name="Use babble").click()
     expect(page.locator(".bars.next li")).to_have_count(10)
-    labelled(page, "Model").select_option("words")
+    page = visit("explore")
     expect(page.locator(".unsuited-note")).to_contain_text("has nothing to show here")
     page.get_by_role("button", name="Translate").click()
     expect(page).to_have_url(re.compile("#translate$"))
     expect(page.locator(".panes")).to_be_visible()
+
+
+def test_another_model_is_met_in_a_view_that_suits_it(visit: Opener) -> None:
+    page = visit("inside")
+    menu = labelled(page, "Model")
+    menu.select_option("babble")
+    expect(page).to_have_url(re.compile("#inside$"))
+    page.goto(re.sub("#.*", "#explore", page.url))
+    menu.select_option("words")
+    expect(page).to_have_url(re.compile("#translate$"))
+    expect(page.locator(".panes")).to_be_visible()
+    expect(page.locator("nav#nav [aria-current]")).to_have_text("Translate")
+
+
+def test_models_of_one_recipe_can_be_told_apart(visit: Opener) -> None:
+    page = visit("inside")
+
+    def models(route: Route) -> None:
+        found = route.fetch().json()
+        found["models"].append({**found["models"][0], "id": "again"})
+        route.fulfill(json=found)
+
+    expect(labelled(page, "Model").locator("option")).to_have_text(["words", "babble"])
+    page.route("**/api/models", models)
+    page.reload()
+    expect(labelled(page, "Model").locator("option")).to_have_text(["words (words)", "babble", "words (again)"])
+    expect(page.locator("footer")).to_contain_text("words (words) · transformer")
+    expect(page).to_have_title("Inside · words (words) · Regard")
+    page.goto(re.sub("#.*", "#explore", page.url))
+    expect(page.locator(".unsuited-note")).to_contain_text("words (words)")
 
 
 def test_the_menu_has_what_the_model_can_show(visit: Opener) -> None:

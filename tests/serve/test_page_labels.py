@@ -106,6 +106,36 @@ def test_words_get_colours_and_a_legend(visit: Visit, labelling: Running) -> Non
     expect(page.locator(".panel")).to_have_text("There are no words in this text.")
 
 
+def test_colours_come_in_the_order_of_the_text_and_repeat_after_eight(visit: Visit) -> None:
+    page = visit(TAGGER)
+    labels = ["L19", "L3", "L19", *(f"L{number}" for number in range(4, 11))]  # nine of them
+
+    def answer(route: Route) -> None:
+        words = [{"word": "x", "label": label, "probability": 1, "probabilities": {label: 1}} for label in labels]
+        route.fulfill(json={"words": words, "restored": None})
+
+    page.route("**/api/tag", answer)
+    page.get_by_label("Text", exact=True).fill("anything")
+    words = page.locator(".tagged button")
+    expect(words).to_have_count(len(labels))
+    shown = [words.nth(place).get_attribute("class") for place in range(len(labels))]
+    assert shown == [f"head-{number}" for number in (0, 1, 0, 2, 3, 4, 5, 6, 7, 0)]
+    expect(page.locator(".chip").first).to_have_class("chip head-0")
+
+
+def test_a_long_word_stays_on_a_small_phone(visit: Visit) -> None:
+    page = visit(TAGGER, viewport={"width": 375, "height": 667}, has_touch=True, is_mobile=True)
+    page.locator("textarea").fill(f"speak {'w' * 60} you")
+    expect(page.locator(".tagged button")).to_have_count(3)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert (
+        page.evaluate(
+            "Math.max(...[...document.querySelectorAll('.tagged *')].map((e) => e.getBoundingClientRect().right))"
+        )
+        <= 375
+    )
+
+
 def test_text_stays_text(visit: Visit) -> None:
     page = visit(TAGGER)
     page.on("dialog", lambda dialog: pytest.fail(dialog.message))

@@ -61,4 +61,4 @@ class Generating(Base):
                 f"generate: needs a language model, but `{self.recipe.name}` translates; its kind is "
                 f"`{self.recipe.model.kind}`. Use `translate`."
             )
-        return Generator(self.network, self.tokenizer)
+        return Generator(self.network, self.tokenizer, self.running)

@@ -32,8 +32,8 @@ class Measuring(Translating):
             must_be_texts("score", sources)
         if self.network.reads_source != (sources is not None) or (sources is not None and len(sources) != len(texts)):
             rule = "needs one source a text" if self.network.reads_source else "a language model needs no sources"
-            given = "none" if sources is None else f"{len(sources):,}"
-            raise UsageError(f"score: {rule}, but of {len(texts):,} texts the number of sources is {given}.")
+            given = "no" if sources is None else f"{len(sources):,}"
+            raise UsageError(f"score: {rule}, but there are {len(texts):,} texts and {given} sources.")
         encoded = self.tokenizer.encode_all(texts)
         read = None if sources is None else self._translator.encode(sources, language)
         self._must_be_short("score", encoded)

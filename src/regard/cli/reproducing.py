@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.common import STOPPED_BY, AsJson
 from regard.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from regard.reproduce.rendering import Table
 
 TABLE1 = "Table 1 of Attention Is All You Need: layer types by cost, by path length and by time"
 
@@ -45,14 +48,57 @@ def reproduce(
     A study trains its rows one by one, goes on where it was stopped, and prints its table. Several processes may work
     on the same folder.
     """
+    given = {
+        "KEY=VALUE": overrides, "--out": out, "--data": data, "--rows": rows, "--steps": steps, "--render": render,
+        "--check": check, "--lengths": lengths, "--width": width,
+    }  # fmt: skip
+    asked = [option for option, value in given.items() if value is not None and value is not False and value != []]
     if name is None:
+        _refuse_others(asked, "the list of all there is")
         _list(as_json)
     elif check is not None:
+        _refuse_others(asked, "a check", "--check", "--data")
         _check(name, check, data, as_json)
     elif name == "table1":
-        _table1(lengths, width, out or Path("table1.svg"))
+        _refuse_others(asked, name, "--out", "--lengths", "--width")
+        _table1(lengths, width, out or Path("table1.svg"), as_json)
+    elif not _is_study(name):
+        _refuse_others(asked, f"{name}, a published model")
+        _about(name, as_json)
+    elif render:
+        _refuse_others(asked, "--render, which trains nothing,", "--render", "--out", "--rows")
+        _render(name, out, rows, as_json)
     else:
-        _study(name, overrides or [], out, data, rows, steps, render, as_json)
+        _refuse_others(asked, f"{name}, a study", "--out", "--data", "--rows", "--steps", "KEY=VALUE")
+        _study(name, overrides or [], out, data, rows, steps, as_json)
+
+
+def _refuse_others(asked: list[str], what: str, *own: str) -> None:
+    """Raise where an option was given that does nothing here."""
+    others = [option for option in asked if option not in own]
+    if others:
+        takes = f"takes {', '.join([*own, '--json'])}" if own else "takes --json alone"
+        raise UsageError(f"regard reproduce: {what} {takes}, but was given {', '.join(others)}. Leave that out.")
+
+
+def _is_study(name: str) -> bool:
+    """Whether it is a study, not a published model; raises for what is neither."""
+    from regard.reproduce.published import published
+    from regard.reproduce.studies import STUDIES
+
+    if name not in (names := ["table1", *STUDIES, *published().models]):
+        raise UsageError(
+            f"regard reproduce: NAME must be one of: {', '.join(names)}; but is `{name}`. Choose one that exists."
+        )
+    return name in STUDIES
+
+
+def _about(name: str, as_json: bool) -> None:
+    """What was published of a model."""
+    from regard.reproduce.published import published
+
+    known = published()
+    print(json.dumps(known.to_json(name), ensure_ascii=False) if as_json else known.about(name))
 
 
 def _list(as_json: bool) -> None:
@@ -85,13 +131,18 @@ def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
         for each in verdicts:
             print(each)
         missed = sum(not each.holds for each in verdicts)
-        said = f"{missed} of {len(verdicts)} published figures are missed" if missed else "has its published figures"
-        print(f"{name}: {said if missed else f'{folder} {said}'}.")
+        if missed:
+            print(
+                f"{name}: {missed} of {len(verdicts)} published figures are missed. They are those of the published "
+                "weights: a model trained anew differs by its seed and its machine."
+            )
+        else:
+            print(f"{name}: {folder} has its published figures.")
     if not holds:
         raise typer.Exit(1)
 
 
-def _table1(lengths: str | None, width: int | None, out: Path) -> None:
+def _table1(lengths: str | None, width: int | None, out: Path, as_json: bool) -> None:
     if out.suffix != ".svg":
         raise UsageError(f"{out}: the curves are SVG, so the name must end in .svg, but ends in `{out.suffix}`.")
     from regard.files import destination, write_file
@@ -102,7 +153,7 @@ def _table1(lengths: str | None, width: int | None, out: Path) -> None:
     found = table1.reproduce(
         choose_device("auto"), 512 if width is None else width, table1.read_lengths(lengths) if lengths else None
     )
-    print(found.to_text())
+    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_text())
     write_file(out, found.to_svg())
     print(f"The curves are in {out}; open it in a browser.", file=sys.stderr)
 
@@ -114,34 +165,38 @@ def _study(
     data: Path | None,
     rows: str | None,
     steps: int | None,
-    render: bool,
     as_json: bool,
 ) -> None:
-    """Run what is not done of a study, unless only its table is asked for, and print the table."""
+    """Run what is not done of a study, and print the table of all that is."""
     from regard.reproduce import rendering, running
-    from regard.reproduce.published import published
     from regard.reproduce.studies import STUDIES
     from regard.reproduce.study import Asked
 
-    if name in (models := published().models):
-        print(published().about(name))
-        return
-    if name not in STUDIES:
-        known = ", ".join(["table1", *STUDIES, *models])
-        raise UsageError(f"regard reproduce: NAME must be one of: {known}; but is `{name}`. Choose one that exists.")
     study, place = STUDIES[name], out or Path("runs") / name
-    signal = None
-    if not render:
-        asked = Asked(data, steps, tuple(overrides))
-        signal = running.run(study, study.chosen(rows), place, asked, _say).signal
-    elif not place.is_dir():
-        raise MissingError(f"{place}: must be the folder of a study, but is not there. Check --out.")
-    found = rendering.render(study, place)
-    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_markdown(), end="")
-    print(f"The table is in {place / study.name}.md", file=sys.stderr)
+    signal = running.run(study, study.chosen(rows), place, Asked(data, steps, tuple(overrides)), _say).signal
+    _print(rendering.render(study, place), place, as_json)
     if signal is not None:
         print(f"Stopped by {signal}; the same command goes on.", file=sys.stderr)
         raise typer.Exit(STOPPED_BY[signal])
+
+
+def _render(name: str, out: Path | None, rows: str | None, as_json: bool) -> None:
+    """Print the table of what is done of a study."""
+    from regard.reproduce import rendering, running
+    from regard.reproduce.studies import STUDIES
+
+    study, place = STUDIES[name], out or Path("runs") / name
+    chosen = study.chosen(rows)
+    running.check_folder(place)
+    # Files are written beside the rows: never into a folder of something else.
+    if not running.begun(study, place):
+        raise MissingError(f"{place}: must be the folder of {name}, but there is no row of it. Check --out.")
+    _print(rendering.render(study, place, chosen), place, as_json)
+
+
+def _print(table: Table, place: Path, as_json: bool) -> None:
+    print(json.dumps(table.to_json(), ensure_ascii=False) if as_json else table.to_markdown().removesuffix("\n"))
+    print(f"The table is in {place / table.study.name}.md", file=sys.stderr)
 
 
 def _say(line: str) -> None:

@@ -121,13 +121,15 @@ def sample(
     seeds: Sequence[int],
     on_token: OnToken | None = None,
     source: Tokens | None = None,
+    running: bool = False,
 ) -> list[Sample]:
     """Continue each prompt by its own seed; an empty one starts from the start token.
 
     Of a prompt that is longer than the model's context, the last tokens that fit are read. When the context is full,
-    a language model reads the later half of it anew and goes on; a model with a source ends there.
+    a language model reads the later half of it anew and goes on; a model with a source ends there. Of a model that
+    writes `running` text, lines that end before any text was drawn are kept, but do not count.
     """
-    walk = drawing(model, prompts, specials, settings, seeds, on_token, source)
+    walk = drawing(model, prompts, specials, settings, seeds, on_token, source, running)
     while True:
         try:
             next(walk)
@@ -144,6 +146,7 @@ def drawing(
     seeds: Sequence[int],
     on_token: OnToken | None = None,
     source: Tokens | None = None,
+    running: bool = False,
 ) -> Generator[None, None, list[Sample]]:
     """`sample`, one step of the model at a time: whoever asks for the next one may do other things in between."""
     if len(seeds) != len(prompts):
@@ -160,7 +163,7 @@ def drawing(
         if source is not None and len(places) < len(prompts):
             part = select_rows(source, torch.tensor(places, device=source.ids_BT.device))
         texts = [read[place] for place in places]
-        batch = _Batch(model, texts, specials, settings, [seeds[place] for place in places], part)
+        batch = _Batch(model, texts, specials, settings, [seeds[place] for place in places], part, running)
         for place, found in zip(places, (yield from batch.run(_for_batch(on_token, places))), strict=True):
             results[place] = found
     return [found for found in results if found is not None]
@@ -194,6 +197,7 @@ class _Row:
     drawn: list[Drawn]
     slid: bool = False
     lines: int = 1  # begun
+    begun: bool = False  # with something else than the end of a line
 
 
 class _Batch:
@@ -207,8 +211,10 @@ class _Batch:
         settings: SamplingSettings,
         seeds: list[int],
         source: Tokens | None,
+        running: bool,
     ) -> None:
         self.model, self.specials, self.settings, self.source = model, specials, settings, source
+        self.running = running
         device = next(model.parameters()).device
         context = model.context or max(map(len, texts))
         self.rows = [
@@ -239,7 +245,7 @@ class _Batch:
                 rows = torch.tensor(stay, device=next_B.device)
                 self._keep(rows, stay)
                 next_B, state = next_B[rows], state.select(rows)
-            if self.settings.lines > 1:
+            if self.settings.lines > 1 or self.running:
                 # As in training: what follows the end of a line begins one.
                 next_B = torch.where(next_B == self.specials.end, self.specials.start, next_B)
             position += 1
@@ -314,10 +320,12 @@ class _Batch:
                     f"sampling: a model must give scores that are numbers, but row {row.number} got none. The weights "
                     "are damaged, or training diverged; go back to an earlier checkpoint."
                 )
-            if token == self.specials.end and row.lines == self.settings.lines:
+            ends = token == self.specials.end and (row.begun or not self.running)
+            if ends and row.lines == self.settings.lines:
                 finish_reason = "end"
             else:
-                row.lines += token == self.specials.end
+                row.lines += ends
+                row.begun |= token != self.specials.end
                 row.tokens.append(self.specials.start if token == self.specials.end else token)
                 row.drawn.append(Drawn(token, values[1], _pairs(values[2:])))
                 if on_token is not None and on_token(row.number, row.drawn[-1]):

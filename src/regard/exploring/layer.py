@@ -220,7 +220,7 @@ def fed_forward(way: Sublayers, feedforward: FeedForward, around: Residual) -> N
     inner_BTF = activate(feedforward.inner(y_BTD), feedforward.activation)
     through_BTD = feedforward.outer(inner_BTF)
     name, size = feedforward.activation.removesuffix("-tanh"), inner_BTF.shape[2]
-    said = Said(("feedforward",), {"activation": name, "size": size})
+    said = Said(("feedforward.gated" if name == "swiglu" else "feedforward",), {"activation": name, "size": size})
     if name == "relu":
         active = round(float((inner_BTF[0, way.words.position or 0] != 0).float().mean()), 4)
         said = Said((*said.names, "feedforward.zeros"), {**said.values, "word": way.word, "share": active})

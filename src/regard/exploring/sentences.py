@@ -57,8 +57,8 @@ SENTENCES = {
     "turn": "Pairs of numbers in each query and key are turned by an angle that grows with the position: what is left "
     "in their product is the distance between the two.",
     "scores": "Every query meets every key: the more alike the two, the larger their product.",
-    "scale": "A product of {d_k} pairs of numbers grows with {d_k}; divided by √{d_k} = {root} it keeps a size at "
-    "which the softmax still learns.",
+    "scale": "A score is a sum of {d_k} products: its variance grows with {d_k}, so its usual size with √{d_k}. "
+    "Divided by √{d_k} = {root} it keeps a size at which the softmax still learns.",
     "bias": "What the distance between two words is worth is added to their score.",
     "mask": "What may not be seen is blotted out: words that come later, and those outside a window if there is one. "
     "A score of −∞ becomes a weight of 0.",
@@ -70,6 +70,8 @@ SENTENCES = {
     "the size of the model.",
     "feedforward": "Each word by itself goes through two matrices, with {activation} between them: out to {size} "
     "numbers and back.",
+    "feedforward.gated": "Each word by itself goes through three matrices: two lead out to {size} numbers each, and "
+    "one of these results, after silu, says how much of the other passes; the third leads back ({activation}).",
     "feedforward.zeros": "Of «{word}», {share} of them are not zero.",
     "logits": "After layer {layers}, the last, the vector of «{word}» is compared with the output vector of every "
     "token of the vocabulary. The softmax makes probabilities of the {vocabulary} scores; here are the likeliest "

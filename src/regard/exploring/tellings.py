@@ -67,8 +67,8 @@ SENTENCES = {
         "turn": "Zahlenpaare in jeder Anfrage und jedem Schlüssel werden um einen Winkel gedreht, der mit der "
         "Position wächst: Im Produkt bleibt der Abstand der beiden.",
         "scores": "Jede Anfrage trifft jeden Schlüssel: Je ähnlicher die beiden, desto größer ihr Produkt.",
-        "scale": "Ein Produkt aus {d_k} Zahlenpaaren wächst mit {d_k}; geteilt durch √{d_k} = {root} behält es "
-        "eine Größe, bei der der Softmax noch lernt.",
+        "scale": "Punkte sind eine Summe aus {d_k} Produkten: Ihre Varianz wächst mit {d_k}, ihre übliche Größe also "
+        "mit √{d_k}. Geteilt durch √{d_k} = {root} behalten sie eine Größe, bei der der Softmax noch lernt.",
         "bias": "Was der Abstand zweier Wörter wert ist, kommt zu ihren Punkten hinzu.",
         "mask": "Was nicht gesehen werden darf, wird ausgeblendet: spätere Wörter und, wenn es ein Fenster gibt, "
         "die außerhalb. Aus −∞ Punkten wird das Gewicht 0.",
@@ -81,6 +81,9 @@ SENTENCES = {
         "weitere Matrix zurück auf die Größe des Modells.",
         "feedforward": "Jedes Wort geht für sich durch zwei Matrizen, dazwischen {activation}: hinaus zu {size} Zahlen "
         "und wieder zurück.",
+        "feedforward.gated": "Jedes Wort geht für sich durch drei Matrizen: Zwei führen hinaus zu je {size} Zahlen, "
+        "und das eine Ergebnis sagt nach silu, wie viel vom anderen durchkommt; die dritte führt zurück "
+        "({activation}).",
         "feedforward.zeros": "Bei „{word}“ sind {share} davon nicht null.",
         "logits": "Nach Schicht {layers}, der letzten, wird der Vektor von „{word}“ mit dem Ausgangsvektor jedes "
         "Tokens verglichen. Der Softmax macht aus den {vocabulary} Punkten Wahrscheinlichkeiten; hier "
@@ -101,7 +104,8 @@ SENTENCES = {
         "source": "正在写的每个词元发出查询；键和值来自原文，由编码器读到的内容一次算出。这里是头 {head} 的。",
         "turn": "每个查询和键里的数两两成对，转过一个随位置增大的角：乘积里留下的是两者的距离。",
         "scores": "每个查询遇上每个键：两者越像，乘积越大。",
-        "scale": "{d_k} 对数相乘再相加，大小随 {d_k} 增长；除以 √{d_k} = {root}，大小才适合 softmax 学习。",
+        "scale": "得分是 {d_k} 个乘积之和：方差随 {d_k} 增长，通常的大小因而随 √{d_k} 增长；"
+        "除以 √{d_k} = {root}，大小才适合 softmax 学习。",
         "bias": "把两个词的距离所值的分加到它们的得分上。",
         "mask": "不许看的被遮住：后面的词，以及有窗口时窗口之外的词。得分 −∞ 变成权重 0。",
         "mask.none": "这里没有遮住什么：每个词都可以看全文。",
@@ -109,6 +113,8 @@ SENTENCES = {
         "sum": "各个值按权重相加：这就是“{word}”从它所看的词那里收集到的。",
         "join": "所有头（共 {heads} 个）收集到的并排放好，再经过一个矩阵，回到模型的大小。",
         "feedforward": "每个词各自经过两个矩阵，中间是 {activation}：先展开成 {size} 个数，再收回来。",
+        "feedforward.gated": "每个词各自经过三个矩阵：前两个各展开成 {size} 个数，其中一份经过 silu "
+        "后决定另一份通过多少；第三个再收回来（{activation}）。",
         "feedforward.zeros": "对“{word}”，其中 {share} 不为零。",
         "logits": "经过最后的第 {layers} 层之后，把“{word}”的向量与词表中每个词元的输出向量比较。"
         "softmax 把 {vocabulary} 个得分变成概率，这里是最大的 {count} 个。",

@@ -9,10 +9,10 @@ ROW, GAP = 34, 46  # from one candidate to the next below, and room for the line
 LONGEST_LABEL = 18
 _STYLE = """
 .chip { fill: #e3ebfb; } .best { fill: #c2490f; } .best-text { fill: #fff; font-weight: 600; }
-.branch { fill: none; stroke: #b6c2dc; stroke-width: 1.25; } .best-branch { fill: none; stroke: #c2490f; stroke-width: 2.5; }
+.branch { fill: none; stroke: #93a3c4; stroke-width: 1.25; } .best-branch { fill: none; stroke: #c2490f; stroke-width: 2.5; }
 @media (prefers-color-scheme: dark) {
   .chip { fill: #27364f; } .best { fill: #f19a4b; } .best-text { fill: #15171c; }
-  .branch { stroke: #3d4a61; } .best-branch { stroke: #f19a4b; }
+  .branch { stroke: #5f708f; } .best-branch { stroke: #f19a4b; }
 }
 """  # noqa: E501
 
@@ -82,7 +82,7 @@ def _drawn(node: Node, place: Place, top: float, best: bool) -> str:
     x, row, width = place
     y = top + ROW * row
     told = escaped(f"{node.token}: log P {node.log_probability:.3f}, score {node.score:.3f}")
-    shape, look = "", "faint"
+    shape, look = "", "quiet"
     if best or node.kept or node.ended:
         frame = "best" if best else "chip" if node.kept else "ring"
         shape = f'<rect class="{frame}" x="{x:.1f}" y="{y + 5:.1f}" width="{width:.1f}" height="24" rx="12"/>'

@@ -32,6 +32,10 @@ PositionKind = Literal["sinusoidal", "learned", "rotary", "relative", "alibi"]
 WAVELENGTH = 10_000.0
 
 
+class TooLongError(UsageError):
+    """A sequence has more tokens than positions were learned for."""
+
+
 def frequencies(size: int) -> Tensor:
     """1 / 10000^(2i/size) for i = 0, 1, …: the angular speeds of the waves."""
     even = torch.arange(0, size, 2, dtype=torch.float64)
@@ -84,7 +88,7 @@ def check_length(length: int, limit: int | None, places: Places) -> None:
             return
         length = int(places.positions_BT.max()) + 1
     if length > limit:
-        raise UsageError(
+        raise TooLongError(
             f"positions: a sequence must have at most {limit:,} tokens, since positions are learned up to "
             f"`max_positions`, but has {length:,}. Shorten it, or train with more or with sinusoidal positions."
         )

@@ -12,12 +12,12 @@ import numpy as np
 from regard import folder
 from regard.data.corpus import Files
 from regard.data.generated import Generated
-from regard.errors import UsageError
 from regard.evaluation import catalogue, metrics
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood, likelihood
 from regard.evaluation.metrics import Lines, Score, Tally
 from regard.evaluation.running import text_likelihood
+from regard.layers.positions import TooLongError
 from regard.machine import choose_device
 from regard.models.precision import convert
 from regard.recipe import Recipe
@@ -76,7 +76,7 @@ class Judge:
     def _likelihood(self, sources: Sequence[str], references: Sequence[str]) -> Likelihood | None:
         try:
             return likelihood(self.network, self.tokenizer, sources, references)
-        except UsageError:  # a reference longer than the positions it has learned
+        except TooLongError:  # a reference longer than the positions it has learned
             return None
 
 

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from regard.errors import DataError
 from regard.files import write_file
 
@@ -41,6 +43,10 @@ class Judged:
     signatures: dict[str, str]
     """By the name of a figure, the exact definition."""
 
+    def __post_init__(self) -> None:
+        if "BLEU" not in self.signatures:
+            raise ValueError(f"`signatures` must say how BLEU was computed, but are of {sorted(self.signatures)}")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -68,6 +74,7 @@ class Outcome:
     decoding_seconds: float
     lengths: list[Stretch]
     machine: str
+    """That it was trained on; of a row that went on elsewhere, each of them in turn, and the same of torch."""
     torch: str
     regard: str
     seed: int
@@ -92,15 +99,25 @@ def read_outcome(folder: Path) -> Outcome | None:
     if not file.is_file():
         return None
     try:
-        plain = json.loads(file.read_bytes())
-        dev, test = Judged(**plain.pop("dev")), Judged(**plain.pop("test"))
-        lengths = [Stretch(**each) for each in plain.pop("lengths")]
-        return Outcome(**plain, dev=dev, test=test, lengths=lengths)
-    except (ValueError, TypeError, KeyError) as error:
+        return TypeAdapter(Outcome).validate_json(file.read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
         raise DataError(
-            f"{file}: must be what `regard reproduce` wrote, but cannot be read ({error}). Remove it, and the row is "
-            "measured again."
+            f"{file}: must be what `regard reproduce` wrote, but is not ({where and f'{where}: '}{first['msg']}). "
+            "Remove it, and the row is measured again."
         ) from error
+
+
+def read_row(folder: Path, study: str, row: str) -> Outcome | None:
+    """The same, if it is of this row of this study; another's figures must not stand under this one's name."""
+    found = read_outcome(folder)
+    if found is not None and (found.study, found.row) != (study, row):
+        raise DataError(
+            f"{folder / RESULT}: must be of `{row}` of {study}, but is of `{found.row}` of {found.study}. Choose "
+            "another --out."
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from regard.data.corpus import read_lines, read_pairs
 from regard.errors import DataError, MissingError, UsageError
@@ -81,30 +83,52 @@ class Publications:
 
     @classmethod
     def read(cls, file: Path) -> Publications:
-        """What a file of figures holds."""
-        tree = tomllib.loads(file.read_text(encoding="utf-8"))
-        models = {
-            name: Publication(
-                found["what"],
-                found["recipe"],
-                found["corpus"],
-                tuple(Figure(**figure) for figure in found["figures"]),
-                tuple(found.get("overrides", ())),
-            )
-            for name, found in tree["models"].items()
-        }
-        sets = {name: TestFiles(**found) for name, found in tree["sets"].items()}
-        return cls(tree["files"], tree["corpora"], sets, tree["signatures"], models)
+        """What a file of figures holds, if everything that one part of it names stands in another."""
+        try:
+            found = TypeAdapter(cls).validate_python(tomllib.loads(file.read_text(encoding="utf-8")))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(f"{file}: `{where}` must be as the other figures have it, but: {first['msg']}.") from error
+        except ValueError as error:
+            raise DataError(f"{file}: must be TOML, but is not ({error}). Correct it.") from error
+        for what, name, part in found._named():
+            if name not in getattr(found, part):
+                raise DataError(f"{file}: {what} must name one of [{part}], but names `{name}`. Add it there.")
+        return found
+
+    def _named(self) -> Iterator[tuple[str, str, str]]:
+        """Who names what, and in which part that has to stand."""
+        for name, corpus in self.corpora.items():
+            yield from ((f"corpora.{name}", file, "files") for file in corpus.values())
+        for name, found in self.sets.items():
+            yield from ((f"sets.{name}", file, "files") for file in found.names)
+        for name, model in self.models.items():
+            yield f"models.{name}", model.corpus, "corpora"
+            for figure in model.figures:
+                yield f"models.{name}", figure.set, "sets"
+                yield f"models.{name}", figure.signature, "signatures"
+
+    def commands(self, name: str) -> dict[str, str]:
+        """What trains a model like a published one, and what checks it."""
+        model, out = self.models[name], f"runs/{name}"
+        files = [f"data.{key}=FOLDER/{file}" for key, file in self.corpora[model.corpus].items()]
+        train = ["regard train", model.recipe, "data.kind=files", *files, *model.overrides, "--out", out]
+        return {"train": " ".join(train), "check": f"regard reproduce {name} --check {out} --data FOLDER"}
 
     def about(self, name: str) -> str:
-        """What was published of a model, and the command that trains one like it."""
-        model = self.models[name]
-        files = [f"data.{key}=FOLDER/{file}" for key, file in self.corpora[model.corpus].items()]
-        how = " ".join(["regard train", model.recipe, "data.kind=files", *files, *model.overrides])
+        """What was published of a model, and the commands that train and check one like it."""
+        model, how = self.models[name], self.commands(name)
         lines = [f"  {each.set}: {each.metric} {each.value:.2f}  ({self.signatures[each.signature]})"
                  for each in model.figures]  # fmt: skip
-        return "\n".join([f"{name}: {model.what}", *lines, "", f"To train one: {how}",
-                          f"To check one: regard reproduce {name} --check MODEL --data FOLDER"])  # fmt: skip
+        return "\n".join([f"{name}: {model.what}", *lines, "", f"To train one: {how['train']}",
+                          f"To check one: {how['check']}"])  # fmt: skip
+
+    def to_json(self, name: str) -> dict[str, Any]:
+        """The same as plain values."""
+        model = self.models[name]
+        figures = [{**vars(each), "signature": self.signatures[each.signature]} for each in model.figures]
+        return {"name": name, "what": model.what, "figures": figures, "commands": self.commands(name)}
 
 
 @dataclass(frozen=True)
@@ -114,7 +138,8 @@ class Verdict:
     set: str
     metric: str
     published: float
-    found: float
+    found: float | None
+    """None where it cannot be computed of this model."""
     tolerance: float
     signature: str
     other_signature: str | None = None
@@ -123,6 +148,8 @@ class Verdict:
     @property
     def holds(self) -> bool:
         """Whether the two agree."""
+        if self.found is None:
+            return False
         near = math.isclose(self.found, self.published, rel_tol=0.0, abs_tol=self.tolerance + 1e-9)
         return near and self.other_signature is None
 
@@ -131,6 +158,8 @@ class Verdict:
         return {**vars(self), "holds": self.holds}
 
     def __str__(self) -> str:
+        if self.found is None:
+            return f"FAILED  {self.set}: {self.metric} cannot be computed of this model, published {self.published:.2f}"
         both = f"{self.set}: {self.metric} is {self.found:.2f}, published {self.published:.2f}"
         if self.other_signature is not None:
             return f"FAILED  {both}, but computed in another way: {self.other_signature}, not {self.signature}"
@@ -172,7 +201,9 @@ def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:
 
 
 def _verdict(figure: Figure, signature: str, scores: Mapping[str, Score]) -> Verdict:
-    found = scores[figure.metric]
+    found = scores.get(figure.metric)
+    if found is None:
+        return Verdict(figure.set, figure.metric, figure.value, None, figure.tolerance, signature)
     other = None if _definition(found.signature) == _definition(signature) else found.signature
     return Verdict(figure.set, figure.metric, figure.value, found.value, figure.tolerance, signature, other)
 

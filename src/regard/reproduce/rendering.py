@@ -8,15 +8,16 @@ OUT/NAME.svg     BLEU against the length of the source, for a study that looks a
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.files import write_file
-from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_outcome
+from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
-from regard.reproduce.study import Row, Study
+from regard.reproduce.study import Row, Study, names_corpus
 from regard.viewing.curves import Axis, Curve, curves_svg
 
 SHOWN_OF_CHECKSUM = 12
@@ -42,19 +43,22 @@ class Table:
     """A study and what is known of its rows."""
 
     study: Study
+    rows: tuple[Row, ...]
+    """Those it is about."""
     outcomes: dict[str, Outcome]
     """By the name of a row."""
 
     @classmethod
-    def read(cls, study: Study, out: Path) -> Table:
-        """What the folder of a study holds."""
-        found = {row.name: read_outcome(out / row.name) for row in study.rows}
-        return cls(study, {name: outcome for name, outcome in found.items() if outcome is not None})
+    def read(cls, study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
+        """What the folder of a study holds, of all rows or of these."""
+        rows = tuple(study.rows if rows is None else rows)
+        found = {row.name: read_row(out / row.name, study.name, row.name) for row in rows}
+        return cls(study, rows, {name: outcome for name, outcome in found.items() if outcome is not None})
 
     @property
     def missing(self) -> list[str]:
         """The rows that are not done."""
-        return [row.name for row in self.study.rows if row.name not in self.outcomes]
+        return [row.name for row in self.rows if row.name not in self.outcomes]
 
     def correlations(self) -> list[Correlation]:
         """The order of our figures beside that of the paper's, where it printed any."""
@@ -65,7 +69,7 @@ class Table:
                 for row in self._done()
                 if name in row.paper and (ours := MEASURES[name].of(self.outcomes[row.name])) is not None
             ]
-            if any(name in row.paper for row in self.study.rows):
+            if any(name in row.paper for row in self.rows):
                 theirs, ours_too = [paper for paper, _ in pairs], [ours for _, ours in pairs]
                 found.append(Correlation(name, len(pairs), spearman(theirs, ours_too)))
         return found
@@ -82,14 +86,16 @@ class Table:
 
     def to_markdown(self) -> str:
         """A section of a page."""
-        parts = [f"## {self.study.sentence}", f"```text\nregard reproduce {self.study.name} --data FOLDER\n```"]
+        elsewhere = [name for name, found in self.outcomes.items() if _other_corpus(found)]
+        title = f"## {self.study.sentence}" + (f" (but another corpus: {', '.join(elsewhere)})" if elsewhere else "")
+        parts = [title, "\n".join(["```text", *self._commands(), "```"])]
         if self.outcomes:
             parts += [self._table(), *self._correlated()]
         if self.study.lengths and self.picture() is not None:
             parts.append(f"![BLEU against the length of the source]({self.study.name}.svg)")
         if self.outcomes:
             parts += [self._lengths(), _how(list(self.outcomes.values()))]
-        parts += self.study.notes
+        parts += [*self.study.notes, *(self.study.corpus_notes if not elsewhere else ())]
         if self.missing:
             parts.append(f"Not done: {', '.join(self.missing)}.")
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -106,12 +112,28 @@ class Table:
         return curves_svg(curves, self.study.sentence, Axis("words of the source"), Axis("BLEU", zero=True))
 
     def _done(self) -> list[Row]:
-        return [row for row in self.study.rows if row.name in self.outcomes]
+        return [row for row in self.rows if row.name in self.outcomes]
+
+    def _commands(self) -> list[str]:
+        """What makes these rows again; one for each set of changes that some of them were made with."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, found in self.outcomes.items():
+            alike.setdefault(tuple(found.changes), []).append(name)
+        if not alike:
+            alike[()] = [row.name for row in self.rows]
+        commands = []
+        for changes, names in alike.items():
+            rows = [] if len(names) == len(self.study.rows) else ["--rows", ",".join(names)]
+            data = [] if names_corpus(changes) else ["--data", "FOLDER"]
+            # An option and its value are one change, but two words.
+            asked = [word for each in changes for word in (each.split() if each.startswith("--") else [each])]
+            commands.append(shlex.join(["regard", "reproduce", self.study.name, *rows, *data, *asked]))
+        return commands
 
     def _table(self) -> str:
         """A line for each row; beside a measure that the paper prints stands the paper's."""
         rows, shown = self._done(), list(MEASURES.values())
-        printed = {name for row in self.study.rows for name in row.paper}
+        printed = {name for row in self.rows for name in row.paper}
         titles = ["row", "what"]
         for measure in shown:
             titles += [TITLES.get(measure.name, measure.name), *(["paper"] if measure.name in printed else [])]
@@ -142,9 +164,9 @@ class Table:
         return markdown_table([titles, *lines])
 
 
-def render(study: Study, out: Path) -> Table:
-    """Write the table of a study beside its rows, from the results that are there."""
-    table = Table.read(study, out)
+def render(study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
+    """Write the table of a study, of all rows or of these, beside them, from the results that are there."""
+    table = Table.read(study, out, rows)
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
     if study.lengths and (picture := table.picture()) is not None:
@@ -156,6 +178,10 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     """Cells as a Markdown table, the first line being its heading."""
     rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
     return "\n".join([rows[0], "|" + "---|" * len(lines[0]), *rows[1:]])
+
+
+def _other_corpus(found: Outcome) -> bool:
+    return any(each.startswith(("data=", "data.")) for each in found.changes)
 
 
 def _how(done: Sequence[Outcome]) -> str:
@@ -175,8 +201,8 @@ def _how(done: Sequence[Outcome]) -> str:
     shared = [each.row for each in done if each.beside]
     if shared:
         sentences.append(
-            f"Other rows were being made on the same machine beside {', '.join(shared)}, so their seconds are more and "
-            "their speeds less than alone."
+            f"When {', '.join(shared)} began or ended, other rows were being made on the same machine, so seconds are "
+            "more and speeds less than alone."
         )
     return " ".join(sentences)
 

@@ -12,28 +12,32 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
-from regard import experiment, folder
-from regard.data.corpus import open_corpus
+from regard import experiment, folder, settings
+from regard.data.corpus import Files, open_corpus
 from regard.data.dataset import read_dataset
-from regard.data.generated import Generated, Pair
+from regard.data.generated import Pair
+from regard.data.known import Fingerprint
+from regard.data.prepare import cache_folder
+from regard.data.sources import CorpusSettings
 from regard.errors import DataError, UsageError
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring
-from regard.files import MANIFEST
+from regard.files import MANIFEST, write_file
 from regard.models.build import build
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length, language_of
-from regard.reproduce.outcome import Judged, Outcome, Stretch, read_outcome
+from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
 from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.training import checkpoint
 from regard.version import VERSION
@@ -56,8 +60,11 @@ class Ran:
 def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) -> Ran:
     """Train and measure these rows, as far as they are not done; a signal ends it between two steps of training."""
     recipes = {row.name: recipe_of(study, row, asked) for row in rows}  # a mistake is found before the first hour
+    check_folder(out)
     for row in rows:
         _check_begun(out / row.name, recipes[row.name])
+    if any(read_row(out / row.name, study.name, row.name) is None for row in rows):
+        _check_sets(recipes[rows[0].name])
     out.mkdir(parents=True, exist_ok=True)
     done: list[str] = []
     elsewhere: list[str] = []
@@ -68,7 +75,7 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
                 say(f"{row.name}: another process is at work on it")
                 elsewhere.append(row.name)
                 continue
-            if read_outcome(out / row.name) is None:
+            if read_row(out / row.name, study.name, row.name) is None:
                 if not prepared and not (out / row.name / MANIFEST).is_file():
                     _prepare(recipes[row.name], out)
                     prepared = True
@@ -76,6 +83,8 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
                 signal = _make(study, row, recipes[row.name], out, asked.changes, say)
                 if signal is not None:
                     return Ran(done, elsewhere, signal)
+            # A row that is done never goes on; of large models the checkpoints are most of the folder.
+            shutil.rmtree(out / row.name / folder.CHECKPOINTS, ignore_errors=True)
             done.append(row.name)
     return Ran(done, elsewhere)
 
@@ -93,21 +102,43 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
     beside = _held(out, others)
     if not (place / MANIFEST).is_file():
         resume = bool(checkpoint.found(place / folder.CHECKPOINTS))
-        if place.exists() and not resume:
+        if resume:
+            _go_along(place, recipe)
+        elif place.exists():
             shutil.rmtree(place)  # `_check_begun` has seen that nothing in it was learned
         signal = experiment.train(recipe, place, resume).signal
         if signal is not None:
             return signal
-    found = measure(study, row, place, max(beside, _held(out, others)), changes)
+    found = measure(study, row, place, recipe.data, max(beside, _held(out, others)), changes)
     found.write(place)
-    # A row that is done never goes on; of large models the checkpoints are most of the folder.
-    shutil.rmtree(place / folder.CHECKPOINTS, ignore_errors=True)
     say(f"{row.name}: dev BLEU {found.dev.bleu:.2f}, test BLEU {found.test.bleu:.2f}")
     return None
 
 
+def begun(study: Study, out: Path) -> list[str]:
+    """The rows of a study that this folder holds something of."""
+    return [row.name for row in study.rows
+            if any((out / row.name / file).is_file() for file in (folder.RECIPE, RESULT))]  # fmt: skip
+
+
+def check_folder(place: Path) -> None:
+    """Raise where a folder is to be, and something else is."""
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"{place}: must be a folder, but is a file. Choose another --out.")
+
+
+def _check_sets(recipe: Recipe) -> None:
+    """Raise where there is nothing to measure with; whether there is something to validate on, training asks itself."""
+    if not open_corpus(recipe.data).test():
+        raise DataError(
+            "data: a study needs pairs for its test set, but there are none. Give some, with `data.test_source` and "
+            "`data.test_target` of files, or `data.test` of a generated corpus."
+        )
+
+
 def _check_begun(place: Path, recipe: Recipe) -> None:
-    """Raise where a row's folder is somebody else's, or was begun with other settings."""
+    """Raise where a row's folder is somebody else's, or was begun with other settings or on another corpus."""
+    check_folder(place)
     if not place.exists():
         return
     if not (place / folder.RECIPE).is_file():
@@ -119,14 +150,12 @@ def _check_begun(place: Path, recipe: Recipe) -> None:
             )
         return
     before = folder.read_recipe(place)
-    # Where the corpus lies may change; a run that goes on looks at its content itself.
     changed = [
         name
         for name in vars(recipe)
         if name not in ("data", "device") and getattr(before, name) != getattr(recipe, name)
     ]
-    changed += ["data.kind"] if before.data.kind != recipe.data.kind else []
-    changed += ["data"] if isinstance(recipe.data, Generated) and before.data != recipe.data else []
+    changed += ["data"] if before.data != recipe.data and _moved(place, recipe) is None else []
     if changed:
         raise UsageError(
             f"{place}: a row must go on with the settings it began with, but {', '.join(changed)} changed. Ask for the "
@@ -134,18 +163,41 @@ def _check_begun(place: Path, recipe: Recipe) -> None:
         )
 
 
+def _moved(place: Path, recipe: Recipe) -> Fingerprint | None:
+    """The corpus of a row where it lies now, if it is the one that the row began with; None if it is another."""
+    before = folder.read_fingerprint(place)
+    if before is None or not isinstance(recipe.data, Files):
+        return None
+    now = Fingerprint.of(open_corpus(recipe.data), cache_folder())
+    same = list(now.files.values()) == list(before["files"].values()) and now.reading == before["reading"]
+    return now if same else None
+
+
+def _go_along(place: Path, recipe: Recipe) -> None:
+    """Where the corpora were moved, let a row that was broken off know: a run goes on with the files it names alone."""
+    before = folder.read_recipe(place)
+    if before.data == recipe.data or (now := _moved(place, recipe)) is None:
+        return
+    report = json.loads((place / folder.DATA).read_bytes())
+    report[folder.FINGERPRINT]["files"] = dict(now.files)
+    write_file(place / folder.DATA, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_file(place / folder.RECIPE, settings.to_toml(replace(before, data=recipe.data)))
+
+
 # ---- measuring
 
 
-def measure(study: Study, row: Row, place: Path, beside: int = 0, changes: Sequence[str] = ()) -> Outcome:
-    """The figures and the costs of a finished row."""
+def measure(
+    study: Study, row: Row, place: Path, data: CorpusSettings, beside: int = 0, changes: Sequence[str] = ()
+) -> Outcome:
+    """The figures and the costs of a finished row; `data` is its corpus, where that lies now."""
     recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)
-    judge, corpus = Judge(place, recipe.device), open_corpus(recipe.data)
+    judge, corpus = Judge(place, recipe.device), open_corpus(data)
     scoring = Scoring(lowercase=study.lowercase, language=language_of(recipe))
     dev, _ = _judged(judge, corpus.valid(), scoring, "dev")
     test, judgement = _judged(judge, pairs := corpus.test(), scoring, "test")
     steps = [event for event in events if event["event"] == "step"]
-    start = [event for event in events if event["event"] == "start"][-1]
+    starts = [event for event in events if event["event"] == "start"]
     tokens = sum(int(event["tokens"]) for event in steps)
     known = folder.read_fingerprint(place) or {}
     return Outcome(
@@ -164,8 +216,8 @@ def measure(study: Study, row: Row, place: Path, beside: int = 0, changes: Seque
         decoded=judgement.tokens,
         decoding_seconds=judgement.seconds,
         lengths=_stretches(study, pairs, judgement),
-        machine=str(start["machine"]),
-        torch=str(torch.__version__),
+        machine=_in_turn(starts, "machine"),
+        torch=_in_turn(starts, "torch"),
         regard=VERSION,
         seed=recipe.seed,
         search=f"beam {recipe.search.beam}, {recipe.search.penalty} penalty with alpha {recipe.search.alpha}",
@@ -179,6 +231,11 @@ def flops_a_token(recipe: Recipe, vocabulary: int) -> int:
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)
     return count(model, SENTENCE, SENTENCE * 64, recipe.search.beam)[0].training_token
+
+
+def _in_turn(starts: Sequence[Event], name: str) -> str:
+    """What a run that may have been broken off went on with each time; seconds are those of all."""
+    return ", then ".join(dict.fromkeys(str(start[name]) for start in starts))
 
 
 def _speed(steps: Sequence[Event]) -> float:

@@ -17,6 +17,8 @@ from regard.recipe import Recipe, load_recipe
 from regard.settings.tree import text_of
 
 DATA_FOLDER = "REGARD_DATA"  # the variable that names the folder of all corpora
+DIGITS = 5  # of the share that a moving mean keeps at each step
+SMALLEST = 10**-DIGITS
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Study:
     """Words of a source at which one stretch of lengths ends and the next begins; none, and no picture is drawn."""
     notes: tuple[str, ...] = ()
     """What a reader of its table should know."""
+    corpus_notes: tuple[str, ...] = ()
+    """The same, where it was made on its own corpus."""
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -61,6 +65,10 @@ class Study:
         if names is None:
             return list(self.rows)
         asked = [name.strip() for name in names.split(",")]
+        if not all(asked):
+            raise UsageError(
+                f"--rows: must be names with commas between them, but is {names!r}. Write {','.join(list(known)[:2])}."
+            )
         if unknown := [name for name in asked if name not in known]:
             raise UsageError(
                 f"--rows: must be rows of {self.name}, but `{unknown[0]}` is not one. There are: {', '.join(known)}."
@@ -90,13 +98,19 @@ class Asked:
     @property
     def own_corpus(self) -> bool:
         """Whether another corpus takes the place of the study's."""
-        return any(each.startswith(("data=", "data.kind=")) for each in self.overrides)
+        return names_corpus(self.overrides)
+
+
+def names_corpus(changes: Sequence[str]) -> bool:
+    """Whether changes put another corpus in the place of a study's."""
+    return any(each.startswith(("data=", "data.kind=")) for each in changes)
 
 
 def recipe_of(study: Study, row: Row, asked: Asked) -> Recipe:
     """The recipe of one row: its preset, then its own changes, then the budget, the corpus, and what was asked for.
 
-    Fewer steps shorten the warm-up with them. A row's own changes of what the budget sets have the last word over it.
+    Fewer steps shorten the warm-up and the memory of a moving mean of the weights with them: each stays the same share
+    of all steps. A row's own changes of what the budget sets have the last word over it.
     """
     data = [] if asked.own_corpus else corpus_of(study, asked.data)
     fixed = [f"name={text_of(f'{study.name}-{row.name}')}", *study.budget, *row.overrides, *data]
@@ -104,6 +118,9 @@ def recipe_of(study: Study, row: Row, asked: Asked) -> Recipe:
         course = load_recipe(row.preset, [*study.budget, *row.overrides]).training
         warmup = max(1, round(course.optimiser.warmup * asked.steps / course.steps))
         fixed += [f"training.steps={asked.steps}", f"training.optimiser.warmup={warmup}"]
+        if course.ema is not None:
+            kept = round(course.ema ** (course.steps / asked.steps), DIGITS)
+            fixed.append(f"training.ema={min(max(kept, SMALLEST), 1 - SMALLEST):.{DIGITS}f}")
     return load_recipe(row.preset, [*fixed, *asked.overrides])
 
 

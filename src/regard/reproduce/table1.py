@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -157,6 +158,23 @@ class Table1:
             f"r = {NEIGHBOURHOOD}, on {self.device}"
         )
         return "\n\n".join([title, _aligned(self._computed()), _aligned(self._measured()), _aligned(self._growth())])
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        computed = {
+            each.kind.name: {
+                "complexity": each.kind.complexity, "sequential": each.kind.sequential, "path": each.kind.path,
+                "operations": each.operations, "paths": each.paths,
+            }
+            for each in self.structures
+        }  # fmt: skip
+        measured = {
+            each.kind.name: {"multiply_adds": each.multiply_adds, "seconds": each.seconds} for each in self.timings
+        }
+        return {
+            "width": self.width, "device": self.device, "path_lengths": PATH_LENGTHS, "computed": computed,
+            "lengths": self.lengths, "measured": measured,
+        }  # fmt: skip
 
     def to_svg(self) -> str:
         """Time against length, both logarithmic."""

@@ -59,8 +59,11 @@ TABLE3 = Study(
     BUDGET,
     EUROPARL,
     notes=(
-        "The paper's perplexity and BLEU are those of newstest2013 after 100,000 steps (big: 300,000) on WMT 2014; "
-        "ours are those of Europarl's dev set. Compare orders, not figures.",
-        "In one pass over a corpus there is little to overfit, so dropout (D) has less to give than in the paper.",
+        "The paper's perplexity and BLEU are those of newstest2013 after 100,000 steps (big: 300,000) on WMT 2014. "
+        "Compare orders, not figures.",
+    ),
+    corpus_notes=(
+        "Ours are those of Europarl's dev set. In one pass over the corpus there is little to overfit, so dropout (D) "
+        "has less to give than in the paper.",
     ),
 )

@@ -158,7 +158,7 @@ class Desk:
         """One text, piece by piece; it is in the queue when this returns."""
         served = self._writer(model_id)
         ids = self._encode(served, prompt)
-        text = TextStream(served.model.tokenizer, ids)
+        text = TextStream(served.model.tokenizer, ids, served.model.tokenizer.specials.end)
         job = Streaming(self.limits.deadline, ids, sampling or SamplingSettings(), seed, text)
         served.worker.submit(job)
         return Stream(job, served.worker, self.limits.deadline)

@@ -25,6 +25,7 @@ LIBRETRANSLATE = ("/translate", "/languages", "/detect", "/translate_file", "/fr
 PARTS = ("body", "query", "path")
 TYPE = re.compile(r"(?:str|int|float|bool|none|constrained-\w+|(?:list|literal|nullable|function)\b.*)", re.DOTALL)
 MOST_SHOWN = 10**12
+LONGEST_WORD = 30
 RULES = {
     "string_type": "a text",
     "string_too_long": "a text of at most {max_length} characters",
@@ -120,9 +121,9 @@ def broken_rule(errors: Sequence[Any], status: int) -> Problem:
         case "value_error":
             return Problem(status, "usage", f"{name}: {found['ctx']['error']}. Write it anew.", field)
     rules = " or ".join(dict.fromkeys(_rule(error) for error in same))
-    return Problem(
-        status, "usage", f"{name}: must be {rules}, but is {_kind(found['input'])}. See /openapi.json.", field
-    )
+    choice = any(error["type"] == "literal_error" for error in same)
+    value = _named(found["input"]) if choice else _kind(found["input"])
+    return Problem(status, "usage", f"{name}: must be {rules}, but is {value}. See /openapi.json.", field)
 
 
 def _place(error: Any) -> list[str]:
@@ -136,6 +137,12 @@ def _rule(error: Any) -> str:
     if words is None:
         return "what its description says"
     return words.format(**{name: f"{value:,}" if isinstance(value, int) else value for name, value in limits.items()})
+
+
+def _named(value: object) -> str:
+    """As `_kind`, for one of a few words: another one is repeated if it is as short as they are."""
+    short = isinstance(value, str) and len(value) <= LONGEST_WORD and value.isprintable()
+    return f"'{value}'" if short else _kind(value)
 
 
 def _kind(value: object) -> str:

@@ -147,7 +147,7 @@ class Worker:
         self._current: Sequence[Job] = ()
         self._pace = 0.1  # seconds a job took lately
         self._company, self._taken = 0, 0.0  # jobs of the last batch, and its seconds
-        self._writer = Writer(model.network, model.tokenizer) if model.task == "generate" else None
+        self._writer = Writer(model.network, model.tokenizer, model.running) if model.task == "generate" else None
         self._thread = Thread(target=self._work, name=f"regard-{name}", daemon=True)
         if (
             model.device.type == "cpu" and not model.labels

@@ -18,12 +18,12 @@ LEVELS = 16
 STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; white-space: pre; }
 .title { font-size: 15px; } .strong { font-weight: 600; } .small { font-size: 11px; }
-.quiet { fill: #5f636c; } .faint { fill: #9aa0aa; } .panel { fill: #fff; } .empty { fill: #f2f4f9; }
+.quiet { fill: #5f636c; } .panel { fill: #fff; } .empty { fill: #f2f4f9; }
 .cell { fill: #1d4bb0; }
 .against { fill: #bd3d0a; } .mark { fill: #c2490f; } .line { fill: none; stroke: #1d4bb0; }
 .rule { fill: none; stroke: #d5d8e0; } .ring { fill: none; stroke: #c2490f; }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .faint { fill: #6c7178; } .panel { fill: #15171c; }
+  text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .panel { fill: #15171c; }
   .empty { fill: #1d2126; } .cell { fill: #7cc4ff; } .against { fill: #ff9d6b; } .mark { fill: #f19a4b; }
   .line { stroke: #7cc4ff; } .rule { stroke: #363b44; } .ring { stroke: #f19a4b; }
 }

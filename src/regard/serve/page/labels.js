@@ -67,24 +67,22 @@ class Labels {
     ];
   }
 
-  colour(label) {
-    return `head-${this.app.model.labels.indexOf(label) % COLOURS}`;
-  }
-
   drawWords({ words, restored }) {
     if (!words.length) return this.panel.replaceChildren(empty(t("labels.none")));
+    const times = new Map();
+    for (const { label } of words) times.set(label, (times.get(label) ?? 0) + 1);
+    // In the order in which labels appear: only a text with more labels than there are colours has one twice.
+    const order = [...times.keys()], colour = (label) => `head-${order.indexOf(label) % COLOURS}`;
     const row = make("div.tagged", { role: "group", "aria-label": t("labels.words"), dir: "auto" }), chances = make("div.chances");
     const choose = (i) => {
       [...row.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === i)));
       chances.replaceChildren(quoted(words[i].word), ...this.drawChances(words[i]));
     };
     row.append(...words.map(({ word, label }, i) => button([make("bdi", {}, visible(word)), make("small", {}, label)], () => choose(i), {
-      class: this.colour(label), tabindex: i ? "-1" : "0",
+      class: colour(label), tabindex: i ? "-1" : "0",
     })));
     rove(row, "button", neighbour);
-    const times = new Map();
-    for (const { label } of words) times.set(label, (times.get(label) ?? 0) + 1);
-    const legend = [...times].sort((one, other) => other[1] - one[1]).map(([label, count]) => make("span", { class: `chip ${this.colour(label)}` }, `${label} · ${whole(count)}`));
+    const legend = [...times].sort((one, other) => other[1] - one[1]).map(([label, count]) => make("span", { class: `chip ${colour(label)}` }, `${label} · ${whole(count)}`));
     this.panel.replaceChildren(
       restored === null ? "" : make("div.restored", {}, make("p.hint", {}, t("labels.restored")), make("p", { dir: "auto" }, restored), copyButton(() => restored)),
       row, make("div.heads", { role: "group", "aria-label": t("labels.legend") }, legend), chances);

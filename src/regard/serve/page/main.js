@@ -49,6 +49,18 @@ function choose(id) {
   open();
 }
 
+/** From the menu: a view that has nothing to show for this model gives way to one that has. */
+function exchange(id) {
+  const view = wanted(), model = app.models.find((each) => each.id === id);
+  if (view && !view.suits(model)) history.replaceState(null, "", `#${firstFor(model).id}`);
+  choose(id);
+}
+
+/** Models of one recipe have one name; then their ids tell them apart. */
+const toldApart = (models) => models.map((model) => ({
+  ...model, name: models.filter(({ name }) => name === model.name).length > 1 ? `${model.name} (${model.id})` : model.name,
+}));
+
 // ---- The frame
 
 function drawTop() {
@@ -61,7 +73,7 @@ function drawTop() {
   $("nav").querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
   const models = app.models.map((model) => [model.id, model.name]);
   $("settings").replaceChildren(
-    select({ label: t("model"), options: models, value: app.model.id, change: choose, hideLabel: true }).box,
+    select({ label: t("model"), options: models, value: app.model.id, change: exchange, hideLabel: true }).box,
     select({ label: t("language"), options: Object.entries(LANGUAGES), value: currentLanguage(), change: speak, hideLabel: true }).box,
     themeButton(),
   );
@@ -169,7 +181,7 @@ async function start() {
   $("main").replaceChildren(make("p.notice", {}, t("working")));
   try {
     const { models, default: first, limits, version } = await get("api/models");
-    Object.assign(app, { models, limits, version });
+    Object.assign(app, { models: toldApart(models), limits, version });
     addEventListener("hashchange", turn);
     // The address names the view, so the link to the content must not change it.
     $("skip").addEventListener("click", (event) => (event.preventDefault(), $("main").focus()));
