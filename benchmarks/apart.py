@@ -1,7 +1,7 @@
 """Each competitor in a process of its own.
 
-Two libraries in one process get into each other's way: once CTranslate2 has worked, torch in the same process is half
-as fast, for good. So each is made and works by itself, and waits, asleep, while it is another's turn.
+Two libraries in one process get into each other's way: once CTranslate2 had worked, torch in the same process stayed
+slower, at rest or not. So each is made and works by itself, and waits, asleep, while it is another's turn.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, Specials, Tokens
+from regard.decoding.beams import Candidates
 from regard.decoding.constraints import Constraints
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.penalties import attentions_to_source
@@ -29,6 +30,7 @@ Search = Callable[[Model, Tokens, Specials, SearchSettings], list[list[Hypothesi
 
 # Models agree with themselves to 1e-5 (contracts.py). Here scores go through waves that amplify rounding, too.
 TOLERANCE = 1e-3
+ROUNDING = 5e-6  # of a sum of some log-probabilities in fp32
 PENALTIES = (
     SearchSettings(penalty="none"),
     SearchSettings(penalty="gnmt"),
@@ -188,6 +190,22 @@ def company_does_not_matter(model: Model, case: Case) -> None:
         same_hypotheses(searched(model, part, settings, extra), [found[row] for row in rows])
         again = sampled(model, part, drawing, [seeds[row] for row in rows], extra)
         same_samples(again, [drawn[row] for row in rows])
+
+
+def is_a_draw(model: Model, case: Case) -> bool:
+    """Whether two candidates of some sentence, searched alone, are as near as rounding: then either may go on."""
+    nearest = [torch.inf]
+
+    def look(candidates: Candidates) -> None:
+        gaps = (candidates.scores_BC[:, :-1] - candidates.scores_BC[:, 1:]).abs()
+        nearest.append(float(gaps.nan_to_num(torch.inf).min()))  # both -inf: neither goes on
+
+    settings = (PLAIN, GREEDY, BUSY)[case.seed % 3]
+    for row in range(case.rows):
+        alone = case.select([row])
+        asked = None if case.sources is not None else [Constraints(alone.targets[0][1:])]
+        beam_search(model, alone.source(), SPECIALS, settings, asked, look)
+    return min(nearest) < ROUNDING
 
 
 def a_beginning_is_read_in_one_go_or_token_by_token(model: Model, case: Case) -> None:

@@ -61,6 +61,14 @@ def test_a_wrong_model_breaks(kind: type[Transformer]) -> None:
 @pytest.mark.slow
 @zoo
 def test_company_does_not_matter_in_many_cases(entry: Entry) -> None:
+    draws = 0
     for number in range(MANY):
         case = drawn_case(number, entry.reads_source)
-        search_contracts.company_does_not_matter(entry.model(case.vocabulary, seed=number % 3), case)
+        model = entry.model(case.vocabulary, seed=number % 3)
+        try:
+            search_contracts.company_does_not_matter(model, case)
+        except AssertionError:
+            if not search_contracts.is_a_draw(model, case):
+                raise
+            draws += 1
+    assert draws <= MANY // 100

@@ -37,11 +37,11 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.weight_OI, self.bias_O = weight_OI.detach(), None if bias_O is None else bias_O.detach()
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight_OI, ROWS)
-        self.most = weight_OI.shape[1] * (FEW if weight_OI.numel() <= SMALL else 1)
+        self.plain_up_to = weight_OI.shape[1] * (FEW if weight_OI.numel() <= SMALL else 1)  # numbers of an input
 
     def forward(self, x_RI: Tensor) -> Tensor:
         """[…, I] → […, O]."""
-        if x_RI.numel() <= self.most:
+        if x_RI.numel() <= self.plain_up_to:
             return F.linear(x_RI, self.weight_OI, self.bias_O)  # nothing is laid out there, and less is in the way
         multiply = _bare(torch.ops.mkldnn._linear_pointwise.default)
         product_RO: Tensor = multiply(x_RI.contiguous(), self.packed, self.bias_O, "none", [], "")
