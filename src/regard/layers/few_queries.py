@@ -16,8 +16,10 @@ far is scaled down to it.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -32,6 +34,7 @@ STAGES = 1  # blocks of keys under way at a time
 # take longer than in kernels that divide them.
 MANY_PROGRAMS = 128
 MANY_KEYS = 512
+TOLERANCE = 0.02  # of what torch finds; bf16 keeps 8 bits
 
 
 @triton.jit(do_not_specialize=["queries", "count", "heads"])
@@ -77,7 +80,7 @@ def _attend(  # type: ignore[no-untyped-def]
 
 
 def serves(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor) -> bool:
-    """Whether `attend` takes these, and is the faster way."""
+    """Whether `attend` takes these, is the faster way, and is right on this device."""
     rows, heads, queries, size = query_BHQE.shape
     alike = query_BHQE.dtype == keys_BHKE.dtype == values_BHKE.dtype and keys_BHKE.shape == values_BHKE.shape
     return (
@@ -91,7 +94,22 @@ def serves(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor) -> bool:
         # Triton works on the current device, and tensor cores know bf16 since Ampere.
         and query_BHQE.get_device() == torch.cuda.current_device()
         and torch.cuda.get_device_capability() >= (8, 0)
+        and _works(query_BHQE.get_device(), query_BHQE.dtype)
     )
+
+
+@cache
+def _works(device: int, dtype: torch.dtype) -> bool:
+    """Whether the kernel can be compiled for a device, and finds there what torch finds."""
+    draw = torch.Generator().manual_seed(1)
+    query, keys, values = (torch.randn(3, 2, size, 64, generator=draw).to(device, dtype) for size in (4, 40, 40))
+    allowed_BQK = (torch.rand(3, 4, 40, generator=draw) > 0.5).to(device)
+    try:
+        found = attend(query, keys, values, allowed_BQK).float()
+    except Exception:  # whatever a compiler may say: torch's own kernel is there
+        return False
+    wanted = F.scaled_dot_product_attention(query.float(), keys.float(), values.float(), allowed_BQK[:, None])
+    return bool((found - wanted).norm() <= TOLERANCE * wanted.norm())
 
 
 def attend(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor, allowed_BQK: Tensor | None = None) -> Tensor:
