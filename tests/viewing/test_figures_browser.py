@@ -54,10 +54,10 @@ def test_keys_pointer_and_readout(page: Any) -> None:
     heading, readout = page.locator("h2"), page.locator("#readout")
     assert heading.inner_text().replace("\xa0", " ") == "Cross attention, layer 2, mean of heads"
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelector('h2').textContent.includes('head\\u00a02')")
+    playwright.expect(heading).to_contain_text("head\u00a02")
     page.locator("[role=gridcell][aria-selected=true]").focus()
     page.keyboard.press("ArrowUp")
-    page.wait_for_function("document.querySelector('h2').textContent.includes('layer\\u00a01')")
+    playwright.expect(heading).to_contain_text("layer\u00a01")
 
     shown = MAPS[2].weights[1]
     page.locator("#cells").hover(position={"x": 5, "y": 5})
@@ -68,6 +68,6 @@ def test_keys_pointer_and_readout(page: Any) -> None:
     assert readout.inner_text() == f"«zwei» looks at «{NASTY}» {shown[1, 2]:.2f}"
 
     page.locator("#kinds input[value=encoder]").check()
-    page.wait_for_function("document.querySelector('h2').textContent.startsWith('Encoder')")
+    playwright.expect(heading).to_contain_text("Encoder")
     page.locator("summary").click()
-    page.wait_for_function(f"document.querySelectorAll('#sentences-in-words tr').length === {len(READ)}")
+    playwright.expect(page.locator("#sentences-in-words tr")).to_have_count(len(READ))
