@@ -27,7 +27,7 @@ from torch import Tensor
 QUERIES = 16  # the rows of the smallest product that tensor cores do
 SIZES = (16, 32, 64, 128)
 KEYS = 64  # read at a time, at most
-A_WARP = 4096  # bytes of a block of keys that one warp reads: with twice as many it runs out of registers in fp32
+A_WARP = {2: 8192, 4: 4096}  # bytes of a block of keys that one warp reads, by the bytes of a number: as its registers allow
 MOST_WARPS = 4
 STAGES = 1  # blocks of keys under way at a time
 # Each program reads its keys alone, one block after another. Where there are too few programs to fill a GPU, many keys
@@ -117,9 +117,10 @@ def attend(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor, allowed_B
 
     `allowed_BQK` is boolean and broadcasts to this shape; None allows all.
     """
-    a_key = keys_BHKE.shape[3] * keys_BHKE.element_size()
-    block = min(max(16, triton.next_power_of_2(keys_BHKE.shape[2])), KEYS, MOST_WARPS * A_WARP // a_key)
-    warps = max(1, block * a_key // A_WARP)
+    number = keys_BHKE.element_size()
+    a_key, a_warp = keys_BHKE.shape[3] * number, A_WARP[number]
+    block = min(max(16, triton.next_power_of_2(keys_BHKE.shape[2])), KEYS, MOST_WARPS * a_warp // a_key)
+    warps = max(1, block * a_key // a_warp)
     return launch(query_BHQE, keys_BHKE, values_BHKE, allowed_BQK, block, warps, STAGES)
 
 
