@@ -156,6 +156,16 @@ def test_every_kind_of_corpus_and_of_model_has_a_card(data: Any, name: str, plac
         assert ("model.generate(" in card) == isinstance(data, Text) == ("regard generate " in card)
 
 
+def test_what_is_repeated_is_not_counted_as_read(place: Path) -> None:
+    corpus = {"name": "a.tsv", "read": 10, "kept": 10, "dropped": {}}
+    write_report(place, corpora=[corpus | {"copies": 4.0}, corpus | {"copies": 1.0}], train=50)
+    card = model_card(place, Recipe(), RESULT)
+    assert "Trained on 50 pairs an epoch, of which some occur several times;" in card
+    write_report(place, corpora=[corpus], train=9)
+    assert "Trained on 9 of them;" in model_card(place, Recipe(), RESULT)
+    assert "| corpus | lines read |" in model_card(place, replace(Recipe(), data=Text("book.txt")), RESULT)
+
+
 def test_a_licence_is_stated_or_said_to_be_missing(place: Path) -> None:
     assert "## Licence\n\nNot stated." in model_card(place, Recipe(), RESULT)
     assert 'license: "unknown"' in model_card(place, Recipe(), RESULT)

@@ -20,6 +20,7 @@ from regard.machine import Machine
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, CorpusSize, choose, measure, plan
 from regard.recipe import Recipe, load_recipe
+from regard.training.optim import OptimiserSettings, step_flops
 from regard.viewing.costs import Flops, Memory, count
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
 
@@ -113,6 +114,36 @@ def test_the_plan_knows_what_the_optimiser_keeps() -> None:
     matrices = 4 * ((4 + 8) * 16 * 16 + 2 * 2 * 16 * 32)
     assert (adam.moments, muon.moments, descent.moments) == (2 * adam.weights, 2 * adam.weights - matrices, 0)
     assert adam.most - muon.most == matrices
+
+
+def test_the_plan_counts_muons_own_products() -> None:
+    """For each matrix with sides m ≤ n, 5·(4·m²·n + 2·m³) FLOP a step, which processes cannot share."""
+    wish = ["batch.row=16", "batch.layout=packed", "training.optimiser.kind=muon"]
+    adam, muon = plan(generated_recipe(wish[:2]), CPU, None), plan(generated_recipe(wish), CPU, None)
+    squares, others = (4 + 8) * (4 * 16**3 + 2 * 16**3), 2 * 2 * (4 * 16**2 * 32 + 2 * 16**3)
+    assert (adam.optimiser_flops, muon.optimiser_flops) == (0, 5 * (squares + others))
+    step = muon.optimiser_flops / (SHARE["cpu"] * SPEED)
+    assert muon.seconds == pytest.approx(adam.seconds + 30 * step)
+    assert muon.tokens_per_second < adam.tokens_per_second
+    four = plan(generated_recipe(wish), CPU, None, world=4)
+    assert four.seconds == pytest.approx(adam.seconds / 4 + 30 * step)
+    assert "FLOP a step for Muon" in muon.to_text()
+    assert "Muon" not in adam.to_text()
+
+
+def test_muon_takes_the_share_of_the_base_model_that_is_documented() -> None:
+    with torch.device("meta"):
+        model = build(load_recipe("base").model, 32_000)
+    assert step_flops(model, OptimiserSettings(kind="muon")) == pytest.approx(580e9, rel=0.01)
+
+
+def test_the_plan_says_how_many_steps_there_is_time_for() -> None:
+    found = plan(generated_recipe(["training.minutes=2.0"]), CPU, None)
+    assert found.steps_in_time == found.steps == 30
+    assert "training.minutes" not in found.to_text()
+    slow = replace(found, seconds=1_200.0)
+    assert slow.steps_in_time == 3
+    assert "training.minutes stops it after 2:00, about 3 steps" in slow.to_text()
 
 
 def test_what_fsdp_gathers_is_a_layer_or_an_embedding() -> None:

@@ -23,6 +23,7 @@ from regard.errors import DataError, MissingError, UsageError
 from regard.recipe import PRESETS, Recipe
 from regard.settings.tree import text_of
 from regard.training.objective import ObjectiveSettings
+from regard.training.optim import ENDING
 from regard.training.usual import Course, Stretches, Usual, Watch
 from regard.viewing.training_curves import Event, read_metrics
 
@@ -30,9 +31,8 @@ BANDS = PRESETS / "bands"
 GENERATED = "data"  # of a corpus that is generated, settings say what hashes of files say of others
 MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "batch.layout",
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
-MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", "training.steps", "training.parts",
-                "training.deterministic", "training.ema")  # fmt: skip
-ENDS_WITH_STEPS = ("cosine", "linear")  # schedules that depend on how many steps there are
+MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", "training.steps", "training.by_clock",
+                "training.parts", "training.deterministic", "training.ema")  # fmt: skip
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
@@ -249,7 +249,7 @@ def _round_below(value: float) -> int:
 def _settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
     """By dotted key, the values that matter to a course, and their defaults."""
     found = {key: pair for key, pair in _walk(recipe, "") if _within(key, (*MUST_BE_SAME, *MAY_BE_CAUSE))}
-    if recipe.training.optimiser.schedule not in ENDS_WITH_STEPS:
+    if recipe.training.optimiser.schedule not in ENDING:
         del found["training.steps"]
     generated = isinstance(recipe.data, Generated)
     # Files are known by their content, wherever they lie; and a corpus of another kind is told by that alone.

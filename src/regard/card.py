@@ -171,8 +171,11 @@ def _data(recipe: Recipe, report: Mapping[str, Any]) -> str:
         why = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "none"
         rows.append((corpus["name"], f"{corpus['read']:,}", f"{corpus['kept']:,}", why))
     if rows:
-        parts.append(_table(("corpus", "pairs read", "kept", "dropped"), rows))
-        parts.append(f"Trained on {report['train']:,} of them; `{folder.DATA}` says more.")
+        unit = "lines" if isinstance(recipe.data, Text) else "pairs"
+        parts.append(_table(("corpus", f"{unit} read", "kept", "dropped"), rows))
+        repeated = any(corpus.get("copies", 1.0) > 1 for corpus in report["corpora"])
+        amount = f"{unit} an epoch, of which some occur several times" if repeated else "of them"
+        parts.append(f"Trained on {report['train']:,} {amount}; `{folder.DATA}` says more.")
     if files := list(_checksums(recipe)):
         parts.append(_table(("file", "bytes", "SHA-256"), files))
     if warnings := report.get("warnings"):
@@ -183,11 +186,12 @@ def _data(recipe: Recipe, report: Mapping[str, Any]) -> str:
 def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Event]) -> str:
     settings, optimiser = recipe.training, recipe.training.optimiser
     starts = [event for event in events if event.get("event") == START]
+    schedule = f"{optimiser.kind}, {optimiser.schedule} schedule, {optimiser.warmup:,} steps of warm-up"
     rows = [
         ("model", _sizes(recipe)),
         ("batches", f"{recipe.batch.tokens:,} tokens a side, {recipe.batch.layout}"),
         ("steps", f"{result.step:,} of {settings.steps:,}. {result.ended}"),
-        ("optimiser", f"{optimiser.kind}, {optimiser.schedule} schedule, {optimiser.warmup:,} steps of warm-up"),
+        ("optimiser", schedule + _by_clock(recipe, events)),
         ("label smoothing", str(settings.label_smoothing)),
         ("seed", str(recipe.seed)),
     ]
@@ -200,8 +204,9 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
     if typed := [event["command"] for event in starts if event.get("command")]:
         parts.append("Trained by:\n\n```sh\n" + "\n".join(typed) + "\n```")
     name = shlex.quote(place.resolve().name)
+    again = "trains such a model again, though not to the bit" if settings.by_clock else "trains the model again"
     parts.append(
-        f"`{folder.RECIPE}` holds every setting. With the same corpus in place, this trains the model again:\n\n"
+        f"`{folder.RECIPE}` holds every setting. With the same corpus in place, this {again}:\n\n"
         f"```sh\nregard train {name}/{folder.RECIPE} --out again\n```"
     )
     if (place / CURVES).is_file():
@@ -321,6 +326,16 @@ def _seconds(events: Sequence[Event]) -> float:
             total, last = total + last, 0.0
         last = max(last, event.get("seconds") or 0.0)
     return total + last
+
+
+def _by_clock(recipe: Recipe, events: Sequence[Event]) -> str:
+    """How far the rate had fallen that followed the clock; nothing where it followed the steps."""
+    minutes = recipe.training.minutes
+    if not recipe.training.by_clock or minutes is None:
+        return ""
+    progress = [event["progress"] for event in events if event.get("progress") is not None]
+    reached = f" ({100 * progress[-1]:.1f} % of the way done)" if progress else ""
+    return f"; the rate followed the clock, to its end after {clock(60 * minutes)}{reached}"
 
 
 def _changes(starts: Sequence[Event]) -> list[Event]:

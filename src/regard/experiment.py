@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +30,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
+from regard.training.optim import ENDING
 from regard.training.report import Ending
 from regard.training.saving import Saver
 from regard.training.team import Team, join, own_device
@@ -37,7 +38,7 @@ from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
-FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "optimiser")
+FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "by_clock", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
 ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
 
@@ -172,13 +173,15 @@ class _Run:
 
     def to_the_end(self) -> Outcome:
         """Step until done or told to stop; either way nothing learned is lost."""
-        course, found = self.recipe.training, None
-        began, rolled_back = time.monotonic(), 0
+        course, found, rolled_back = self.recipe.training, None, 0
+        self.trainer.stopwatch.start()
         report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
         if self._saved < 0:
             self._save()  # something to go back to
         if self.validations and (early := self._no_improvement()) is not None:
             return self._finish(early, self._validate())  # it had stopped to improve before it was interrupted
+        if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
+            return self._finish(self._out_of_time(), self._validate())  # its time was up before it went on
         with _signals() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
@@ -194,8 +197,8 @@ class _Run:
                     rolled_back += 1
                     self._roll_back(rolled_back)
                     continue
-                late = course.minutes is not None and time.monotonic() - began > 60 * course.minutes
-                late, told = self.team.any(late) and not last, self.team.any(bool(received)) and not last
+                late = self.team.any(self._time_left() < 0) and not last
+                told = self.team.any(bool(received)) and not last
                 if validates or late:
                     found = self._validate()
                 if saves or late or told or (validates and step in self._best_steps()):
@@ -206,8 +209,7 @@ class _Run:
                     self.saver.wait()
                     return self._ended(Ending.signal(step, name), name, found)
                 if late:
-                    ending = Ending.out_of_time(step, course.steps, 60 * (course.minutes or 0))
-                    return self._finish(ending, found or self._validate())
+                    return self._finish(self._out_of_time(), found or self._validate())
                 if validates and (early := self._no_improvement()) is not None:
                     return self._finish(early, found or self._validate())
         return self._finish(Ending.done(course.steps), found or self._validate())
@@ -217,9 +219,28 @@ class _Run:
     def _report(self) -> None:
         report = self.trainer.report()
         note = self.watch.report(report) if self.watch is not None else None
-        self.log.step(report, self.watch.aside if self.watch is not None else "")
+        self.log.step(report, self.watch.aside if self.watch is not None else "", max(0.0, self._time_left()))
         if note is not None:
             self.log.say(note)
+
+    def _time_left(self) -> float:
+        """Seconds to the time limit of all parts of the run; below 0 where it is over."""
+        limit = self.recipe.training.minutes
+        return math.inf if limit is None else 60 * limit - self.trainer.stopwatch.seconds
+
+    def _out_of_time(self) -> Ending:
+        course, step = self.recipe.training, self.trainer.step
+        if course.optimiser.schedule in ENDING and step < course.optimiser.warmup:
+            self.log.say(
+                f"warning: the time was up in the warm-up of {course.optimiser.warmup:,} steps, so that the learning "
+                "rate never fell. Raise training.minutes, or lower training.optimiser.warmup."
+            )
+        elif course.optimiser.schedule in ENDING and not course.by_clock:
+            self.log.say(
+                "note: the time was up before the learning rate had fallen to its end, which makes a model worse than "
+                "it could be. With training.by_clock=true it falls in time."
+            )
+        return Ending.out_of_time(step, course.steps, 60 * (course.minutes or 0))
 
     def _save(self) -> None:
         snapshot = replace(self.trainer.snapshot(), validations=tuple(self.validations))

@@ -1,8 +1,9 @@
 """What a run will take, before it takes it: a recipe that fits corpus and machine, its memory, its speed and its time.
 
-    seconds a step = tokens · FLOPs a token / (share · FLOP/s of a matrix product)
+    seconds a step = (tokens · FLOPs a token / processes + the optimiser's FLOPs) / (share · FLOP/s of a matrix product)
 
 FLOPs and memory are counted by `regard.viewing.costs`, and a product of the model's own size is timed on this machine.
+Of the optimisers only Muon has products of its own, and every process makes all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from regard.models.interface import SequenceModel
 from regard.recipe import LABELLING, Recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.status import clock
-from regard.training.optim import state_bytes
+from regard.training.optim import state_bytes, step_flops
 from regard.viewing.costs import SENTENCE, count
 
 # Of the speed of products alone, as training reaches it: on the H200 half with the compiled base model, on cores of a
@@ -138,11 +139,15 @@ class Plan:
     steps_per_epoch: int | None
     flops_per_token: int
     """Forward and backward, for each target token."""
+    optimiser_flops: int
+    """Of Muon, for each step and process; 0 for the others."""
     matmul_flops: float
     tokens_per_second: float
     """Of both sides, padding not counted, by all devices."""
     seconds: float
     """Of all steps, without validation."""
+    minutes: float | None
+    """After which the run stops, if the steps take longer."""
     holdings: tuple[Holding, ...]
 
     @property
@@ -151,8 +156,14 @@ class Plan:
         return -(-self.rows // self.world)
 
     @property
+    def steps_in_time(self) -> int:
+        """About how many steps are made before the time is up."""
+        limit = math.inf if self.minutes is None else 60 * self.minutes
+        return round(self.steps * min(1.0, limit / self.seconds))
+
+    @property
     def epochs(self) -> str:
-        """How often the corpus is read, in words; none where its size is not known."""
+        """How often the corpus is read in all steps, in words; none where its size is not known."""
         if self.steps_per_epoch is None:
             return ""
         number, steps = _few(self.steps / self.steps_per_epoch), self.steps_per_epoch
@@ -171,14 +182,18 @@ class Plan:
             lines.append(f"  corpus   {self.corpus.pairs:,} lines, about {self.corpus.tokens:,} target tokens")
         epochs = f", {self.epochs}" if self.epochs else ""
         used = SHARE[self.machine.device] * self.matmul_flops
+        muon = f" and {_short(self.optimiser_flops)}FLOP a step for Muon" if self.optimiser_flops else ""
         share = f", of which each process reads {self.rows_each:,}" if self.world > 1 else ""
         lines += [
             f"  batches  {self.batch_tokens:,} tokens a side: {self.rows:,} rows of {self.length}{share}",
             f"  steps    {self.steps:,}{epochs}",
             f"  speed    about {self.tokens_per_second:,.0f} tokens/s: {_short(self.flops_per_token)}FLOP a target "
-            f"token, {_short(used)}FLOP/s of the {_short(self.matmul_flops)}FLOP/s measured",
+            f"token{muon}, {_short(used)}FLOP/s of the {_short(self.matmul_flops)}FLOP/s measured",
             f"  time     about {_time(self.seconds)}, give or take a factor of two; validation not counted",
         ]  # fmt: skip
+        if self.minutes is not None and self.steps_in_time < self.steps:
+            time = _time(60 * self.minutes)
+            lines.append(f"           training.minutes stops it after {time}, about {self.steps_in_time:,} steps")
         if self.world > 1:
             lines.append("           if the processes' talk hides behind their work; more if it does not")
         return "\n".join([*lines, *_memory_table(self)])
@@ -195,10 +210,10 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)
     length = _row_length(recipe, size)
-    moments = state_bytes(model, recipe.training.optimiser)
+    moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
     flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
-    seconds = recipe.batch.tokens * flops.training_token / (SHARE[machine.device] * speed) / world
+    seconds = (recipe.batch.tokens * flops.training_token / world + own) / (SHARE[machine.device] * speed)
     sides = 2 if model.reads_source else 1
     holdings = [
         Holding("1 process", alone.weights, alone.gradients, alone.moments, 0, alone.activations, alone.training)
@@ -212,9 +227,9 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
         vocabulary=vocabulary, corpus=size, batch_tokens=recipe.batch.tokens, rows=alone.rows, length=length,
         steps=recipe.training.steps,
         steps_per_epoch=None if size is None else max(1, round(size.tokens / (FILLED * recipe.batch.tokens))),
-        flops_per_token=flops.training_token, matmul_flops=speed,
+        flops_per_token=flops.training_token, optimiser_flops=own, matmul_flops=speed,
         tokens_per_second=sides * FILLED * recipe.batch.tokens / seconds, seconds=recipe.training.steps * seconds,
-        holdings=tuple(holdings),
+        minutes=recipe.training.minutes, holdings=tuple(holdings),
     )  # fmt: skip
 
 

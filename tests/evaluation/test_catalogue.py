@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from regard.data.generated import Generated
+from regard.data.sources import Files, Mixture, Text
 from regard.errors import UsageError
-from regard.evaluation.catalogue import Scoring, headline, language_of, tallies
+from regard.evaluation.catalogue import Scoring, headline, language_of, tallies, target_language
 from regard.evaluation.metrics import Lines
 from tests.evaluation.texts import references, spoilt
 
@@ -86,6 +88,22 @@ def test_an_unknown_tokenizer_is_named() -> None:
 )
 def test_names_tell_languages(name: str, language: str | None) -> None:
     assert language_of(Path(name)) == language
+
+
+def test_a_corpus_tells_its_target_language() -> None:
+    named, by_file = Files("a.tsv", target_language="de-AT"), Files("a.en", "a.de", test_source="b", test_target="b.fr")
+    assert [target_language(data) for data in (named, by_file)] == ["de", "fr"]
+    assert target_language(Generated(source="de", target="en")) == "en"
+    assert target_language(Files("a.tsv")) is None
+    assert target_language(Text("a.de")) is None  # nothing is translated
+
+
+def test_a_mixture_is_asked_for_the_language_of_its_test_sets() -> None:
+    german, french = Files("a.tsv", target_language="de"), Files("b.tsv", target_language="fr")
+    tested = Files("c.tsv", test_source="t.tsv", target_language="fr")
+    assert target_language(Mixture((german, Files("a.en", "a.de")))) == "de"
+    assert target_language(Mixture((german, tested))) == "fr"
+    assert target_language(Mixture((german, french))) is None
 
 
 def test_a_language_is_known_by_its_code_and_the_signature_names_its_rules() -> None:

@@ -38,7 +38,7 @@ def test_every_figure_names_what_it_needs_and_stands_on_the_page() -> None:
             assert set(known.sets[figure.set].names) <= set(known.files)
             assert known.signatures[figure.signature] in PAGE
             assert re.search(rf"\b{figure.value:.2f}\b", PAGE), figure
-            assert 0 < figure.tolerance <= 0.5
+            assert 0 < figure.tolerance < 1
     assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in known.files.values())
 
 
@@ -139,7 +139,7 @@ def test_without_a_name_everything_is_listed() -> None:
 def test_a_model_alone_says_how_it_was_made() -> None:
     ran = command("reproduce", "multi30k-pre")
     assert ran.code == 0
-    assert "test2017: BLEU tokenised 33.08  (nrefs:1|case:lc|" in ran.out
+    assert "test2016: BLEU tokenised 40.91  (nrefs:1|case:lc|" in ran.out
     made = "To train one: regard train multi30k data.kind=files data.source=FOLDER/multi30k/task1/train.en.gz "
     assert made in ran.out
     end = "model.norm=pre training.optimiser.clip=1.0 --out runs/multi30k-pre\n"
@@ -147,9 +147,8 @@ def test_a_model_alone_says_how_it_was_made() -> None:
     assert "To check one: regard reproduce multi30k-pre --check runs/multi30k-pre --data FOLDER\n" in ran.out
     found = json.loads(command("reproduce", "multi30k-pre", "--json").out)
     assert found["commands"]["train"].endswith(end.strip())
-    assert {"set": "test2017", "metric": "BLEU tokenised", "value": 33.08, "tolerance": 0.1}.items() <= found[
-        "figures"
-    ][2].items()
+    first = {"set": "test2016", "metric": "BLEU tokenised", "value": 40.91, "tolerance": 0.1}
+    assert first.items() <= found["figures"][0].items()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +167,7 @@ def test_a_model_alone_says_how_it_was_made() -> None:
         ),
         ('source = "europarl-ende/test.en.bz2"', 'source = "gone"', r"sets.europarl must name one of \[files\]"),
         ('target = "europarl-ende/train.de.xz"', 'target = "gone"', r"corpora.europarl must name one of \[files\]"),
-        ("value = 24.61", 'value = "much"', r"`models.five-minutes.figures.0.value` must be .* valid number"),
+        ("value = 25.41", 'value = "much"', r"`models.five-minutes.figures.0.value` must be .* valid number"),
         (
             'metric = "BLEU", signature = "cased"',
             'signature = "cased"',

@@ -44,16 +44,23 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert same(loaded.random, saved.random)
     assert names(place) == [MANIFEST, "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
     assert json.loads((place / "state.json").read_text()) == {
-        "step": 7, "cursor": 0, "batch_parts": 1, "validations": []
+        "step": 7, "cursor": 0, "batch_parts": 1, "seconds": 0.0, "warm": 0.0, "validations": []
     }  # fmt: skip
 
 
 def test_what_is_kept_only_if_there_is_any_comes_back_too(tmp_path: Path) -> None:
     saved = replace(
-        snapshot(7), cursor=9, batch_parts=4, moving={"a.bias": torch.ones(3)}, validations=((5, -1.5), (6, -1.25))
+        snapshot(7),
+        cursor=9,
+        batch_parts=4,
+        seconds=2.5,
+        warm=0.5,
+        moving={"a.bias": torch.ones(3)},
+        validations=((5, -1.5), (6, -1.25)),
     )
     loaded = checkpoint.load(checkpoint.save(tmp_path, saved, keep=1))
     assert (loaded.cursor, loaded.batch_parts, loaded.validations) == (9, 4, saved.validations)
+    assert (loaded.seconds, loaded.warm) == (2.5, 0.5)
     assert same(loaded.moving, saved.moving)
 
 

@@ -85,6 +85,23 @@ def test_recorded_steps_are_the_steps(settings: TrainingSettings) -> None:
 
 
 @BOTH
+def test_recorded_steps_take_the_rate_of_the_clock(settings: TrainingSettings) -> None:
+    falling = replace(settings.optimiser, schedule="linear", warmup=0)
+    run = trainer(replace(settings, minutes=1.0, by_clock=True, optimiser=falling))
+    assert run._graphs is not None
+    start = weights(run)
+    for _ in range(6):
+        run.advance()
+    before = weights(run)
+    assert not torch.equal(before, start)
+    run.stopwatch.go_on_from(60.0, 0.0)  # the time is up, and the rate nothing
+    run.advance()
+    assert run.report().learning_rate == 0
+    run.close()
+    assert torch.equal(weights(run), before)
+
+
+@BOTH
 def test_a_stop_in_the_middle_changes_no_bit(tmp_path: Path, settings: TrainingSettings) -> None:
     unbroken, broken, resumed = trainer(settings), trainer(settings), trainer(replace(settings, report_every=1))
     for _ in range(16):

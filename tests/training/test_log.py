@@ -18,7 +18,7 @@ from regard.training.report import Ending, StepReport
 
 
 def report(step: int, loss: float = 2.0, steps: int = 1, tokens: int = 100, skipped: int = 0) -> StepReport:
-    return StepReport(step, steps, loss, 1e-3, 0.5, tokens, seconds=0.25 * steps, skipped=skipped, padding=0.125)
+    return StepReport(step, steps, loss, 1e-3, 0.5, tokens, 0.25 * steps, skipped, padding=0.125, progress=0.5)
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def test_every_event_is_a_line_of_json_at_once(metrics: Path) -> None:
     seconds = step.pop("seconds")
     assert step == {
         "event": "step", "step": 10, "steps": 10, "loss": 2.0, "learning_rate": 1e-3, "gradient_norm": 0.5,
-        "tokens": 100, "took": 2.5, "skipped": 1, "padding": 0.125,
+        "tokens": 100, "took": 2.5, "skipped": 1, "padding": 0.125, "progress": 0.5,
     }  # fmt: skip
     assert 0 <= seconds <= validation.pop("seconds")
     assert validation == {"event": "validation", "step": 10, "nll": 0.5, "perplexity": 1.6}
@@ -154,6 +154,16 @@ def test_time_left_does_not_count_the_first_report(metrics: Path, monkeypatch: p
     # At first as slow as the steps themselves; then the clock: 60 s for 20 steps.
     lefts = [line.split("tokens/s  ")[1] for line in stream.getvalue().split("\n")[:-1]]
     assert lefts == ["3:00 left", "2:40 left", "3:30 left"]
+
+
+@pytest.mark.parametrize(("left", "shown"), [(5.0, "0:05 left"), (1_000.0, "0:25 left")])
+def test_time_left_is_what_a_limit_leaves(left: float, shown: str, metrics: Path) -> None:
+    stream = io.StringIO()
+    log = TrainingLog(metrics, steps=200, first=0, status=StatusLine(stream))
+    log._status.show = lambda line, now: log.say(line())  # type: ignore[method-assign]
+    log.step(report(100, steps=100), time_left=left)  # a quarter of a second each
+    log.close()
+    assert stream.getvalue().splitlines()[-1].endswith(shown)
 
 
 def test_numbers_are_passed_on(metrics: Path) -> None:

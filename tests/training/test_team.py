@@ -91,6 +91,10 @@ def equal_member(out: Path, team: Team) -> None:
         again.restore(checkpoint.newest(out / "alone", team)[0])
         seen[f"{parallel} rest"] = losses_of(again, ALL)
     seen["muon losses"] = losses_of(trainer(team, "ddp", optimiser=MUON), ALL)
+    timed = trainer(team, "ddp", minutes=1.0, by_clock=True, optimiser=replace(ADAM, schedule="linear", warmup=0))
+    timed.stopwatch.go_on_from(30.0 + 20 * team.rank, 0.0)
+    losses_of(timed, 1)
+    seen["rate by the clock"] = timed.optimiser.param_groups[0]["lr"]
     try:
         trainer(team, "fsdp", optimiser=MUON)
     except UsageError as error:
@@ -225,6 +229,7 @@ def test_two_processes_agree_with_each_other(pairs: Pairs) -> None:
     assert [each.pop("first") for each in seen] == [[0], [0, 1]]
     assert seen[0] == seen[1]
     assert (seen[0]["any"], seen[0]["agreed"]) == (True, 0.1)
+    assert seen[0]["rate by the clock"] == pytest.approx(0.5 * ADAM.rate)  # half of the leader's minute is over
 
 
 @pytest.mark.parametrize(("parallel", "files"), [("ddp", 1), ("fsdp", 2)])

@@ -350,17 +350,11 @@ def _scoring(tokenize: str | None, lowercase: bool, language: str | None, rouge:
 
 
 def _language(loaded: Model, reference: Sequence[Path]) -> str | None:
-    """The target's language, as far as names tell."""
-    from regard.data.corpus import Files
-    from regard.data.generated import Generated
-    from regard.evaluation.catalogue import code_of, language_of
+    """The target's language, as far as names tell: a reference's own, else what the recipe's corpus says."""
+    from regard.evaluation.catalogue import language_of, target_language
 
-    data = loaded.recipe.data
-    told = data.target_language if isinstance(data, Files) else data.target if isinstance(data, Generated) else None
-    named = [language_of(file) for file in reference] or [
-        language_of(Path(data.test_target)) if isinstance(data, Files) and data.test_target else None
-    ]
-    return named[0] or code_of(told or "")
+    named = next(map(language_of, reference), None)
+    return named or target_language(loaded.recipe.data)
 
 
 def _likelihood(

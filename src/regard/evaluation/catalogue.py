@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from regard.data.generated import Generated
+from regard.data.sources import Files, Mixture
 from regard.errors import UsageError
 from regard.evaluation import metrics, moses, rouge
 from regard.evaluation.metrics import Lines, Progress, Tally
@@ -63,6 +65,25 @@ def code_of(language: str) -> str | None:
 def language_of(file: Path) -> str | None:
     """The language that a file's name ends in, as in test.de or test.zh.gz; None where it says nothing."""
     return next((suffix[1:] for suffix in reversed(file.suffixes) if suffix[1:] in CODES), None)
+
+
+def target_language(data: object) -> str | None:
+    """The code of the language that a corpus with these settings is translated into, as far as they tell.
+
+    What is named comes first, then what the names of files end in. Of a mixture those corpora are asked that have a
+    test set, or all where none has one; where they do not agree, there is no such language.
+    """
+    match data:
+        case Generated():
+            return code_of(data.target)
+        case Files():
+            names = [Path(name) for name in (data.test_target, data.target) if name is not None]
+            return code_of(data.target_language or "") or next(filter(None, map(language_of, names)), None)
+        case Mixture():
+            tested = [corpus for corpus in data.corpora if corpus.test_source is not None]
+            languages = {target_language(corpus) for corpus in tested or data.corpora}
+            return languages.pop() if len(languages) == 1 else None
+    return None
 
 
 def tallies(lines: Lines, scoring: Scoring, progress: Progress | None = None) -> list[Tally]:

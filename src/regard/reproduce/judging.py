@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from regard import folder
-from regard.data.corpus import Files
-from regard.data.generated import Generated
 from regard.evaluation import catalogue, metrics
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood, likelihood
@@ -20,7 +18,6 @@ from regard.evaluation.running import text_likelihood
 from regard.layers.positions import TooLongError
 from regard.machine import choose_device
 from regard.models.precision import convert
-from regard.recipe import Recipe
 from regard.reproduce.outcome import Stretch
 from regard.translation.translator import Translator, one_line
 
@@ -78,17 +75,6 @@ class Judge:
             return likelihood(self.network, self.tokenizer, sources, references)
         except TooLongError:  # a reference longer than the positions it has learned
             return None
-
-
-def language_of(recipe: Recipe) -> str | None:
-    """The target's language, as far as the recipe tells: BLEU as older papers have it depends on it."""
-    data = recipe.data
-    if isinstance(data, Generated):
-        return data.target
-    if not isinstance(data, Files):
-        return None
-    names = [Path(name) for name in (data.test_target, data.target) if name is not None]
-    return catalogue.code_of(data.target_language or "") or next(filter(None, map(catalogue.language_of, names)), None)
 
 
 def by_length(

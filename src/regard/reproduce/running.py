@@ -32,11 +32,11 @@ from regard.data.prepare import cache_folder
 from regard.data.sources import CorpusSettings
 from regard.errors import DataError, UsageError
 from regard.evaluation import catalogue
-from regard.evaluation.catalogue import Scoring
+from regard.evaluation.catalogue import Scoring, target_language
 from regard.files import MANIFEST, write_file
 from regard.models.build import build
 from regard.recipe import Recipe
-from regard.reproduce.judging import Judge, Judgement, by_length, language_of
+from regard.reproduce.judging import Judge, Judgement, by_length
 from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
 from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.training import checkpoint
@@ -193,7 +193,7 @@ def measure(
     """The figures and the costs of a finished row; `data` is its corpus, where that lies now."""
     recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)
     judge, corpus = Judge(place, recipe.device), open_corpus(data)
-    scoring = Scoring(lowercase=study.lowercase, language=language_of(recipe))
+    scoring = Scoring(lowercase=study.lowercase, language=target_language(recipe.data))
     dev, _ = _judged(judge, corpus.valid(), scoring, "dev")
     test, judgement = _judged(judge, pairs := corpus.test(), scoring, "test")
     steps = [event for event in events if event["event"] == "step"]

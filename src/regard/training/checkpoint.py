@@ -5,7 +5,7 @@ checkpoints/00001000/
     optimiser.safetensors   the optimiser's moments and step counts, by parameter name
     moving.safetensors      moving means of the weights, if the recipe asks for them
     carried.safetensors     what each row of the next batch goes on from, if rows do (batch.layout = "stream")
-    state.json              step, next batch, and how good each validation was
+    state.json              step, next batch, seconds so far, and how good each validation was
     random.safetensors      the state of the random generators
     manifest.json           size and SHA-256 of each
 
@@ -55,6 +55,10 @@ class Snapshot:
     """(step, how good: higher is better) of each validation so far."""
     batch_parts: int = 1
     """In how many parts a batch is read."""
+    seconds: float = 0.0
+    """How long the run has taken so far."""
+    warm: float = 0.0
+    """How much of that its warm-up took."""
     carried: dict[str, Tensor] = field(default_factory=dict)
     """What each row of the next batch goes on from, if rows do."""
     part: int = 0
@@ -121,7 +125,7 @@ def _write(beside: Path, snapshot: Snapshot) -> list[str]:
     if snapshot.part == 0:
         state = {
             "step": snapshot.step, "cursor": snapshot.cursor, "batch_parts": snapshot.batch_parts,
-            "validations": snapshot.validations,
+            "seconds": snapshot.seconds, "warm": snapshot.warm, "validations": snapshot.validations,
         }  # fmt: skip
         (beside / STATE).write_text(json.dumps(state) + "\n")
         names.append(STATE)
@@ -162,9 +166,11 @@ def load(place: Path, checked: bool = False) -> Snapshot:
         if not weights or not random:
             raise ValueError("it holds no weights" if not weights else "it holds no random state")
         cursor, batch_parts = int(state["cursor"]), int(state["batch_parts"])
+        seconds, warm = (float(state.get(name, 0.0)) for name in ("seconds", "warm"))  # older ones do not say
         return Snapshot(
-            int(state["step"]), weights, optimiser, random, cursor, moving, validations, batch_parts, carried
-        )
+            int(state["step"]), weights, optimiser, random, cursor, moving, validations, batch_parts, seconds, warm,
+            carried,
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DataError(f"{place}: must be a checkpoint Regard wrote, but cannot be read as one ({error}).") from error
 

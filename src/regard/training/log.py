@@ -46,8 +46,8 @@ class TrainingLog:
         self._recent: deque[StepReport] = deque()
         self._second: tuple[int, float] | None = None  # where the second report began, and when
 
-    def step(self, report: StepReport, aside: str = "") -> None:
-        """Record some steps; show them if it is time, with a few words more."""
+    def step(self, report: StepReport, aside: str = "", time_left: float = math.inf) -> None:
+        """Record some steps; show them if it is time, with a few words more. A time limit leaves `time_left`."""
         self._write({"event": "step", **{("took" if key == "seconds" else key): v for key, v in vars(report).items()}})
         self._pass_on(
             report.step,
@@ -65,7 +65,7 @@ class TrainingLog:
         self._recent.append(report)
         while sum(each.seconds for each in self._recent) - self._recent[0].seconds > RECENT:
             self._recent.popleft()
-        self._status.show(lambda: self._line(report, aside), now=report.step >= self._steps)
+        self._status.show(lambda: self._line(report, aside, time_left), now=report.step >= self._steps)
         if self._second is None:
             self._second = report.step, time.monotonic()
 
@@ -102,12 +102,12 @@ class TrainingLog:
             except Exception as error:  # see `_pass_on`
                 self._status.say(f"warning: {sink.name}: {error}.")
 
-    def _line(self, report: StepReport, aside: str) -> str:
+    def _line(self, report: StepReport, aside: str, time_left: float) -> str:
         tokens, seconds = (sum(getattr(each, name) for each in self._recent) for name in ("tokens", "seconds"))
         skipped = f"  {self._skipped:,} skipped" if self._skipped else ""
         return (
             f"step {report.step:,}/{self._steps:,}  loss {self._loss.value:.3f}  rate {report.learning_rate:.1e}  "
-            f"{tokens / max(seconds, 1e-9):,.0f} tokens/s  {clock(self._left(report))} left{skipped}"
+            f"{tokens / max(seconds, 1e-9):,.0f} tokens/s  {clock(min(self._left(report), time_left))} left{skipped}"
             f"{'  ' if aside else ''}{aside}"
         )
 

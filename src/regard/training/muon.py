@@ -13,14 +13,15 @@ Adam's steps usually have (Liu et al. 2025, "Muon is Scalable for LLM Training",
 both. Embeddings, the output projection, biases and norms are Adam's, as Jordan has it.
 
 Matrices of one shape are stacked, and so are their means, so that a step of the base model is a few dozen large
-products instead of thousands of small ones. Nothing in it waits for a GPU.
+products instead of thousands of small ones. The first two lines and the last one are descent with momentum and without,
+for each of which torch has one kernel that reads and writes every number once. Nothing waits for a GPU.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -83,6 +84,16 @@ def orthogonal(x_NRC: Tensor) -> Tensor:
     return x_NRC
 
 
+def flops(matrices: Mapping[Tensor, int]) -> int:
+    """FLOPs of the products of one step, two for each multiply-add: 5·(4·m²·n + 2·m³) for sides m ≤ n, whatever the
+    batch."""
+    total = 0
+    for weight, pieces in matrices.items():
+        short, long = sorted((weight.shape[0] // pieces, weight.shape[1]))
+        total += pieces * ROUNDS * (4 * short**2 * long + 2 * short**3)
+    return total
+
+
 class Muon(torch.optim.AdamW):
     """Orthogonal steps for `matrices`, AdamW's for the `others`, at one rate.
 
@@ -126,41 +137,59 @@ class Muon(torch.optim.AdamW):
             loss: float | None = super().step(closure)
         finally:
             self.param_groups = [own, *others]
-        found_inf: Tensor | None = getattr(self, "found_inf", None)
-        scale: Tensor | None = getattr(self, "grad_scale", None)
-        rate = own["lr"] if found_inf is None else own["lr"] * (1 - found_inf)
         for alike in (part for whole in self._alike for part in whole.with_gradients()):
-            step_NRC = self._direction(alike, own["momentum"], scale, found_inf)
-            if own["weight_decay"]:
-                torch._foreach_mul_(alike.weights, 1 - rate * own["weight_decay"])
+            step_NRC = orthogonal(self._ahead(alike, own["momentum"])).to(alike.weights[0].dtype)
             length = own["length"] * math.sqrt(max(alike.rows, alike.columns))
-            step_NRC = step_NRC.to(alike.weights[0].dtype) * (-rate * length)
-            torch._foreach_add_([alike.stacked(weight) for weight in alike.weights], step_NRC.split(alike.pieces))
+            _descend(
+                alike.weights, alike.apart(step_NRC), [], rate=own["lr"] * length, momentum=0.0,
+                weight_decay=own["weight_decay"] / length, found_inf=getattr(self, "found_inf", None),
+            )  # fmt: skip
         return loss
 
-    def _direction(self, alike: _Alike, momentum: float, scale: Tensor | None, found_inf: Tensor | None) -> Tensor:
-        """Take the gradients into the means, and give what O is, [N, R, C]."""
-        mean_NRC = self._means(alike)
-        gradient_NRC = torch.cat([alike.stacked(weight.grad) for weight in alike.weights if weight.grad is not None])
-        if scale is not None:
-            gradient_NRC /= scale
-        if found_inf is not None:
-            # The mean moves towards itself then, that is not at all.
-            gradient_NRC = torch.where(found_inf > 0, mean_NRC, gradient_NRC)
-        mean_NRC.lerp_(gradient_NRC, 1 - momentum)
-        return orthogonal(gradient_NRC.lerp_(mean_NRC, momentum))
+    def _ahead(self, alike: _Alike, momentum: float) -> Tensor:
+        """Take the gradients into the means, and give U, [N, R, C]; zeros, and the means as they are, if a gradient is
+        no number."""
+        # With (1 - μ)·G for the gradient, what torch calls Nesterov momentum is M ← μ·M + (1 - μ)·G, and its step is U.
+        ahead_NRC = torch.zeros_like(self._means(alike))
+        gradients = [weight.grad.contiguous() for weight in alike.weights if weight.grad is not None]
+        scale: Tensor | None = getattr(self, "grad_scale", None)
+        scale = torch.ones((), device=ahead_NRC.device) if scale is None else scale
+        _descend(
+            alike.apart(ahead_NRC), gradients, alike.means, rate=-1.0, momentum=momentum, weight_decay=0.0,
+            scale=scale / (1 - momentum), found_inf=getattr(self, "found_inf", None),
+        )  # fmt: skip
+        return ahead_NRC
 
     def _means(self, alike: _Alike) -> Tensor:
         """The stacked means, of which those in `state` are views; what somebody else put there is taken over."""
         if alike.mean_NRC is None:
             alike.mean_NRC = alike.weights[0].new_zeros(sum(alike.pieces), alike.rows, alike.columns)
-            alike.means = [part.flatten(0, 1) for part in alike.mean_NRC.split(alike.pieces)]
+            alike.means = alike.apart(alike.mean_NRC)
         for weight, own in zip(alike.weights, alike.means, strict=True):
             there = self.state[weight].get(MEAN)
             if there is not own:
                 own.zero_() if there is None else own.copy_(there)
                 self.state[weight][MEAN] = own
         return alike.mean_NRC
+
+
+def _descend(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    *,
+    rate: float | Tensor,
+    momentum: float,
+    weight_decay: float,
+    scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """Gradient descent, with Nesterov momentum if there are `means`, in one kernel; it divides the gradients by `scale`
+    for good, and does nothing at all where `found_inf` is 1."""
+    torch._fused_sgd_(
+        weights, gradients, means, lr=rate, momentum=momentum, weight_decay=weight_decay, dampening=0.0,
+        nesterov=bool(means), maximize=False, is_first_step=False, grad_scale=scale, found_inf=found_inf,
+    )  # fmt: skip
 
 
 @dataclass
@@ -172,7 +201,7 @@ class _Alike:
     weights: list[Tensor]
     pieces: list[int]
     mean_NRC: Tensor | None = None
-    means: Sequence[Tensor] = ()
+    means: list[Tensor] = field(default_factory=list)
     """Views of it, one for each of the weights and in its shape."""
 
     def with_gradients(self) -> list[_Alike]:
@@ -183,6 +212,6 @@ class _Alike:
         alone = zip(self.weights, self.pieces, missing, strict=True)
         return [_Alike(self.rows, self.columns, [weight], [pieces]) for weight, pieces, none in alone if not none]
 
-    def stacked(self, tensor: Tensor) -> Tensor:
-        """The pieces of a weight or gradient one behind the other, [pieces, R, C]."""
-        return tensor.detach().contiguous().view(-1, self.rows, self.columns)
+    def apart(self, x_NRC: Tensor) -> list[Tensor]:
+        """Views of what is stacked, one for each of the weights and in its shape."""
+        return [part.flatten(0, 1) for part in x_NRC.split(self.pieces)]

@@ -7,8 +7,9 @@
     constant       rate
     steps          rate / decay^n, where n counts the stretches of `decay_every` steps begun since step `decay_from`
 
-step = 1, 2, …; progress goes from 0 at the end of the warm-up to 1 at the last step. All but the paper's rise in a
-straight line to `rate` during the warm-up, as the paper's does by its own formula.
+step = 1, 2, …; progress goes from 0 at the end of the warm-up to 1 at the last step or, by the clock, when the time is
+up, whichever comes first. All but the paper's rise in a straight line to `rate` during the warm-up, as the paper's does
+by its own formula.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.settings import check_words
-from regard.training.muon import Muon, matrices_of
+from regard.training.muon import Muon, flops, matrices_of
 from regard.training.sharding import is_sharded
 
 Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant", "steps"]
+ENDING: tuple[Schedule, ...] = ("cosine", "linear")  # those that fall to an end, and must know where it is
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,18 @@ class OptimiserSettings:
             if getattr(self, name) != getattr(type(self), name) and self.kind != "muon":
                 raise ValueError(f'`{name}` is for kind = "muon", but kind is "{self.kind}"')
 
-    def learning_rate(self, step: int, d_model: int, steps: int) -> float:
-        """The rate of step 1, 2, … of a run of `steps`."""
+    def progress(self, step: int, steps: int, over: float = 0.0) -> float:
+        """How far step 1, 2, … is on the way from the end of the warm-up to that of the run, from 0 to 1: by steps or,
+        if that is more, by the clock, which says how much is `over`."""
+        return min(1.0, max(0.0, (step - self.warmup) / max(1, steps - self.warmup), over))
+
+    def learning_rate(self, step: int, d_model: int, steps: int, over: float = 0.0) -> float:
+        """The rate of step 1, 2, … of a run of `steps`; `over` as in `progress`."""
         if self.schedule == "paper":
             return self.factor * d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
         if step < self.warmup:
             return self.rate * step / self.warmup
-        progress = min(1.0, (step - self.warmup) / max(1, steps - self.warmup))
+        progress = self.progress(step, steps, over)
         match self.schedule:
             case "inverse-sqrt":
                 return self.rate * math.sqrt(self.warmup / step)
@@ -142,6 +149,11 @@ def state_bytes(model: nn.Module, settings: OptimiserSettings) -> int:
         return 0
     inside = matrices_of(model) if settings.kind == "muon" else {}
     return sum((1 if weight in inside else 2) * weight.nbytes for weight in model.parameters() if weight.requires_grad)
+
+
+def step_flops(model: nn.Module, settings: OptimiserSettings) -> int:
+    """FLOPs of the optimiser's own products in one step, whatever the batch: Muon's; the others have none."""
+    return flops(matrices_of(model)) if settings.kind == "muon" else 0
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

@@ -33,6 +33,8 @@ class StepReport:
     """Steps that changed nothing because their gradient was not finite."""
     padding: float = 0.0
     """The share of all places of the batches that held no token."""
+    progress: float = 0.0
+    """How far the newest step is on the way from the end of the warm-up to that of the run, from 0 to 1."""
 
     @property
     def tokens_per_second(self) -> float:

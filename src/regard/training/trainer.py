@@ -33,6 +33,7 @@ from regard.training.objective import Objective, ObjectiveSettings
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
 from regard.training.sharding import WholeModel
+from regard.training.stopwatch import Stopwatch
 from regard.training.team import ALONE, Parallel, Team
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -46,7 +47,10 @@ class TrainingSettings(ObjectiveSettings):
 
     steps: int = 100_000
     minutes: float | None = None
-    """Stop after so much time, if the steps take longer."""
+    """Stop after so much time, if the steps take longer; when a run goes on, what it took before counts."""
+    by_clock: bool = False
+    """Let the rate be at its end when the `minutes` are up, however many steps were made by then, or at the last step,
+    if that comes first; for schedule = "cosine" and "linear"."""
     parts: int = 1
     """Read each batch in so many parts and add up their gradients: the same step in less memory."""
     precision: Precision = "auto"
@@ -100,6 +104,13 @@ class TrainingSettings(ObjectiveSettings):
             raise ValueError(f"`ema` must be between 0 and 1, but is {self.ema}")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise ValueError(f"`minutes` must be positive and finite, but is {self.minutes}")
+        if self.by_clock and self.minutes is None:
+            raise ValueError(
+                "`by_clock` needs `minutes`, at the end of which the rate is at its end, but it is not set"
+            )
+        if self.by_clock and (schedule := self.optimiser.schedule) not in optim.ENDING:
+            endings = " or ".join(f'"{name}"' for name in optim.ENDING)
+            raise ValueError(f'`by_clock` needs `optimiser.schedule` = {endings}, which fall, but it is "{schedule}"')
 
 
 @dataclass(frozen=True)
@@ -133,6 +144,8 @@ class Trainer:
         self.step = 0
         self.cursor = 0
         """The next batch: the number of the step, unless batches were passed over because nothing came of them."""
+        self.stopwatch = Stopwatch()
+        """Whoever trains starts it; to try out some steps, leave it as it stands."""
         self.parts = settings.parts
         self.bf16 = _bf16(settings.precision, self.device)
         self.seed, self.noise = seed, Noise(model, seed)
@@ -160,14 +173,15 @@ class Trainer:
         portion = next(self._feed)
         if self.batches.streams and self.batches.begins(self.cursor):
             self._reader.carried = {}
-        rate = self.settings.optimiser.learning_rate(self.step + 1, self.model.width, self.settings.steps)
+        over, schedule = self._over(), self.settings.optimiser
+        rate = schedule.learning_rate(self.step + 1, self.model.width, self.settings.steps, over)
         optim.set_rate(self.optimiser, rate)
         with self._exactly():
             loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
         if self.settings.ema is not None:
             self._move(usable * (1 - self.settings.ema))  # a step that was skipped moves nothing
-        self._tally.add(loss, norm, usable, portion, rate)
         self.step += 1
+        self._tally.add(loss, norm, usable, portion, rate, schedule.progress(self.step, self.settings.steps, over))
         self.cursor += 1
 
     @torch.no_grad()
@@ -221,6 +235,8 @@ class Trainer:
             checkpoint.random_state(),
             cursor=self.cursor,
             batch_parts=self.parts,
+            seconds=self.stopwatch.seconds,
+            warm=self.stopwatch.warm,
             moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
             carried=checkpoint.share_of((self._reader.carried or {}).items()),
             part=part,
@@ -243,6 +259,7 @@ class Trainer:
         if self._reader.carried is not None:
             self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
         self.step = snapshot.step
+        self.stopwatch.go_on_from(snapshot.seconds, snapshot.warm)
         # As many as memory turned out to need: other parts are other sums, which round otherwise.
         self.parts = max(self.settings.parts, snapshot.batch_parts)
         self._graphs = self._step_graphs()  # recordings know the places of the moments that were there before
@@ -273,6 +290,13 @@ class Trainer:
         return checkpoint.weights_of(self.model) | means
 
     # ---- one step
+
+    def _over(self) -> float:
+        """By the clock, how much of the time is over in which the rate falls; the leader's clock is everybody's."""
+        if not self.settings.by_clock or self.settings.minutes is None:
+            return 0.0
+        warming = self.step < self.settings.optimiser.warmup
+        return self.team.agree(self.stopwatch.over(60 * self.settings.minutes, warming))
 
     def _step_graphs(self) -> StepGraphs | None:
         """What records steps, where a step is one piece of work of one GPU, and there are few shapes of it."""
@@ -430,7 +454,7 @@ class _Tally:
     def _clear(self) -> None:
         self._since: float | None = None
         self._steps = self._tokens = self._slots = 0
-        self._rate = 0.0
+        self._rate = self._progress = 0.0
         # Loss, norm, skipped steps, skipped in a row just now, the most in a row.
         self._sums = torch.zeros(5, dtype=torch.float64, device=self._device)
 
@@ -438,7 +462,7 @@ class _Tally:
         if self._since is None:
             self._since = time.monotonic()
 
-    def add(self, loss: Tensor, norm: Tensor, usable: Tensor, portion: Portion, rate: float) -> None:
+    def add(self, loss: Tensor, norm: Tensor, usable: Tensor, portion: Portion, rate: float, progress: float) -> None:
         zero = torch.zeros_like(loss)
         streak = torch.where(usable, 0, self._sums[3] + 1)
         self._sums = torch.stack(
@@ -453,7 +477,7 @@ class _Tally:
         self._steps += 1
         self._tokens += portion.tokens
         self._slots += portion.slots
-        self._rate = rate
+        self._rate, self._progress = rate, progress
 
     def report(self, step: int, team: Team) -> StepReport:
         loss, norm, skipped, streak, longest = self._sums.tolist()
@@ -464,7 +488,7 @@ class _Tally:
         used = max(1, self._steps - int(skipped))
         report = StepReport(
             step, self._steps, loss / used, self._rate, norm / used, tokens, seconds, int(skipped),
-            padding=1 - tokens / max(slots, 1),
+            padding=1 - tokens / max(slots, 1), progress=self._progress,
         )  # fmt: skip
         self._clear()
         self._sums[3] = streak
