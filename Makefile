@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   show the model that comes with Regard, if one does; then train a small one here and look at its attention (about two minutes after set-up)"
+	@echo "make demo   show a model that comes with Regard at work; then train a small one here and look at its attention (about two minutes after set-up)"
 	@echo "make test   the tests"
 	@echo "make check  lint, types, import contract, tests"
 	@echo "make bench  the benchmarks"

@@ -156,6 +156,11 @@ def test_every_kind_of_corpus_and_of_model_has_a_card(data: Any, name: str, plac
         assert ("model.generate(" in card) == isinstance(data, Text) == ("regard generate " in card)
 
 
+def test_a_model_that_went_on_from_another_says_so(place: Path) -> None:
+    assert "Trained from nothing with Regard" in model_card(place, Recipe(), RESULT)
+    assert "Trained from `first` with Regard" in model_card(place, Recipe(init="some/where/first"), RESULT)
+
+
 def test_what_is_repeated_is_not_counted_as_read(place: Path) -> None:
     corpus = {"name": "a.tsv", "read": 10, "kept": 10, "dropped": {}}
     write_report(place, corpora=[corpus | {"copies": 4.0}, corpus | {"copies": 1.0}], train=50)

@@ -100,7 +100,7 @@ def test_metrics_tell_the_whole_story(unbroken: Path) -> None:
     made = [event for event in events if event["event"] == "step"]
     assert [event["step"] for event in made] == list(range(1, 31))
     keys = {"event", "step", "steps", "loss", "learning_rate", "gradient_norm", "tokens", "took", "seconds"}
-    assert all(set(event) == keys | {"skipped", "padding"} for event in made)
+    assert all(set(event) == keys | {"skipped", "padding", "progress"} for event in made)
     assert events[0]["event"] == "start"
     validations = [event for event in events if event["event"] == "validation"]
     assert [event["step"] for event in validations] == [15, 30]
@@ -480,7 +480,7 @@ def test_the_scores_of_the_card_are_those_of_the_final_model(out: Path, monkeypa
 
 
 def test_a_full_disk_says_which_checkpoint_is_whole(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: TrainingLog, report: Any, aside: str) -> None:
+    def full(self: TrainingLog, report: Any, aside: str, time_left: float) -> None:
         if report.step == 12:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "metrics.jsonl")
 

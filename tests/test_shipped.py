@@ -14,6 +14,7 @@ import torch
 
 from regard import demo, folder, shipped
 from regard.api import inspect, load
+from regard.decoding.sampling import SamplingSettings
 from regard.errors import MissingError
 from regard.interop import compact
 from regard.models.build import build_any
@@ -146,24 +147,78 @@ def test_the_commands_of_the_page_stay_where_they_begin() -> None:
     assert not [line for block in blocks for line in block.splitlines() if line.startswith("cd ")]
 
 
-# ---- what is really there, as soon as it is
+# ---- what is really there
+
+PLACES = re.compile(r"/(?:tmp|home|root|work|Users)/")
+SAID = {
+    "everyday-en-de": {"Good morning.": "Guten Morgen.", "Where is the train station?": "Wo ist der Bahnhof?"},
+    "everyday-de-en": {"Guten Morgen.": "Good morning.", "Ich habe Hunger.": "I'm hungry."},
+}
 
 
-@pytest.mark.parametrize("name", shipped.names())
+def test_all_of_them_are_here() -> None:
+    assert tuple(shipped.names()) == shipped.ORDER
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
 def test_a_shipped_model_keeps_its_promises(name: str, tmp_path: Path) -> None:
     place = shipped.path(name)
     assert sum(file.stat().st_size for file in place.rglob("*")) <= MOST[name]
     assert not (place / folder.CHECKPOINTS).exists()
-    recipe, card = folder.read_recipe(place), (place / folder.CARD).read_text(encoding="utf-8")
-    assert (recipe.name, recipe.model) == (name, load_recipe(name).model)
-    assert f'license: "{recipe.licence}"' in card
-    for source in load_recipe(name).attribution:
-        assert source in card
+    assert folder.read_recipe(place).name == name
+    assert folder.read_recipe(place).model == load_recipe(name).model
     model = load(shutil.copytree(place, tmp_path / name))
-    if name == "writer":
-        assert model.generate(["ROMEO:"])[0].strip()
-    else:
-        assert model.translate(["Good morning." if name == "everyday-en-de" else "Guten Morgen."])[0].strip()
     checks = list(model.verify(count=6))
     assert checks
     assert [str(check) for check in checks if not check.passed] == []
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_a_list_counts_all_its_parameters(name: str) -> None:
+    """Weights are laid out anew when a model is loaded, and some are then no parameters of torch's any more."""
+    card = (shipped.path(name) / folder.CARD).read_text(encoding="utf-8")
+    assert f"{load(shipped.path(name)).summary(name).parameters:,} parameters" in card
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_its_card_says_whose_it_is_and_what_it_scores(name: str) -> None:
+    place = shipped.path(name)
+    recipe, card = folder.read_recipe(place), (place / folder.CARD).read_text(encoding="utf-8")
+    assert f'license: "{recipe.licence}"' in card
+    for source in load_recipe(name).attribution:
+        assert source in card
+    figures = ("perplexity per byte",) if name == "writer" else ("exact match", "BLEU", "chrF", "TER")
+    for figure in figures:
+        assert re.search(rf"^\| {figure} \| [\d.]+ \| [\d.]+ … [\d.]+ \| `", card, re.MULTILINE), figure
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_it_names_no_place_on_the_machine_that_made_it(name: str) -> None:
+    for file in shipped.path(name).iterdir():
+        assert not PLACES.search(file.read_bytes().decode("utf-8", "ignore")), file
+
+
+@pytest.mark.parametrize(("name", "said"), SAID.items())
+def test_it_translates_what_everybody_says(name: str, said: dict[str, str]) -> None:
+    assert load(shipped.path(name)).translate(list(said)) == list(said.values())
+
+
+def test_the_writer_writes_words() -> None:
+    """Its books are by characters, so that words have to be learned: most of what it writes are some."""
+    sampling = SamplingSettings(temperature=0.7, max_tokens=300, lines=8)
+    (text,) = load(shipped.path("writer")).generate(["The prince "], sampling)
+    written = re.findall(r"[a-z]+", text.lower())
+    common = {"the", "and", "to", "of", "a", "in", "he", "his", "that", "was", "with", "had", "not", "it", "i", "you"}
+    assert len(written) > 30
+    assert sum(word in common for word in written) > 0.15 * len(written)
+
+
+def test_a_mixture_tells_the_rules_of_its_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe is a mixture, and its test set one file for both sides: no file's name tells the language."""
+    monkeypatch.chdir(tmp_path)
+    test = Path("data/everyday/tatoeba-test.tsv")
+    test.parent.mkdir(parents=True)
+    test.write_text("Good morning.\tGuten Morgen.\nWe've won!\tWir haben gewonnen!\n", encoding="utf-8")
+    ran = regard("evaluate", "everyday-en-de")
+    assert ran.code == 0, ran.err
+    assert "tok:like-moses-de|" in ran.out

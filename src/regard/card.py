@@ -116,9 +116,10 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
         does += f" ({', '.join(f'`{language}`' for language in languages)})"
+    begun = "nothing" if recipe.init is None else f"`{Path(recipe.init).name}`"
     return (
         f"A {recipe.model.kind} of {result.parameters:,} parameters that {does}, over a vocabulary of "
-        f"{result.vocabulary:,} tokens. Trained from nothing with Regard {VERSION} for {result.step:,} steps."
+        f"{result.vocabulary:,} tokens. Trained from {begun} with Regard {VERSION} for {result.step:,} steps."
     )
 
 

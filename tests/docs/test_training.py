@@ -27,7 +27,7 @@ def test_the_plans_can_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write_lines(tmp_path / "talks.en", ENGLISH * 9)
     write_lines(tmp_path / "talks.de", GERMAN * 9)
     lines = [line for block in blocks(PAGE, "sh") for line in block.text.strip().split("\n") if "--plan" in line]
-    assert len(lines) == 4
+    assert len(lines) == 5
     shown = next(block.text for block in blocks(PAGE, "text") if block.text.startswith("plan:"))
     for line in lines:
         answer = run(line)

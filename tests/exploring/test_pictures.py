@@ -84,7 +84,7 @@ def test_the_alignment_is_the_attention_between_words() -> None:
     bundle = tiny("transformer")
     root = ET.fromstring(draw(bundle, "alignment", Asked(TEXT, target="eins zwei")).to_svg())
     (wanted,) = word_attention(bundle.network, bundle.tokenizer, [TEXT], ["eins zwei"])
-    weights = wanted.weights_ATS[wanted.names.index("1.mean")]
+    weights = wanted.weights_ATS[wanted.names.index("2.mean")]
     found = {}
     for rect in root.iter(f"{SVG}rect"):
         if told := re.fullmatch("«(.*)» looks at «(.*)» (.*)", rect.findtext(f"{SVG}title") or ""):

@@ -16,7 +16,7 @@ from regard.exploring.walk import can_walk
 from regard.models.build import AnyModel, build_any
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
-from regard.text.tokenizer import MusicEvents
+from regard.text.tokenizer import MusicEvents, Tokenizer
 from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, Listing, look
 from regard.viewing.parameters import anatomy
@@ -84,7 +84,7 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
         bundle.recipe.name,
         "translate" if network.reads_source else "generate",
         bundle.recipe.model.kind,
-        sum(weight.numel() for weight in network.parameters()),
+        _parameters(_outline(bundle.recipe, bundle.tokenizer)),
         network.context,
         languages(bundle),
         attention_stacks(bundle),
@@ -101,7 +101,7 @@ def label_summary(loaded: folder.Loaded, identifier: str, labels: tuple[str, ...
         recipe.name,
         task_of(network),
         recipe.model.kind,
-        sum(weight.numel() for weight in network.parameters()),
+        _parameters(_outline(recipe, loaded.tokenizer)),
         network.context,
         Languages(None, ()),
         (),  # nothing here can look at it
@@ -158,8 +158,7 @@ class Inside:
 def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
-    with torch.device("meta"):
-        model = build_any(recipe.model, tokenizer.size, tokenizer.source.size)
+    model = _outline(recipe, tokenizer)
     card = None if place is None else place / folder.CARD
     return Inside(
         inspection(model, recipe).to_json(),
@@ -168,6 +167,16 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
     )
+
+
+def _outline(recipe: Recipe, tokenizer: Tokenizer) -> AnyModel:
+    """The model as it was trained, without its weights: what computes may have laid them out in another way."""
+    with torch.device("meta"):
+        return build_any(recipe.model, tokenizer.size, tokenizer.source.size)
+
+
+def _parameters(model: AnyModel) -> int:
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> Inspection | Listing:

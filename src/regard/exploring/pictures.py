@@ -19,6 +19,7 @@ from regard.exploring.inside import learning_curves
 from regard.exploring.tree_svg import tree_svg
 from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
+from regard.translation.alignment import aligning_layer
 from regard.viewing.figures import AttentionMap, Head, attention_html, matrix_svg
 from regard.viewing.gaze import arcs_svg, heads_svg
 from regard.viewing.matrix import Grid, grid_svg
@@ -132,7 +133,7 @@ def chosen(looked: Looked, asked: Asked) -> AttentionMap:
 
 
 def _alignment(bundle: Bundle, asked: Asked) -> Shown:
-    """Target words by source words: the mean head of the last layer but one, which follows the words best."""
+    """Target words by source words: the mean head of the layer that follows the words best."""
     must_translate(bundle, "alignment")
     looked = look(bundle, asked.text, asked.target, asked.language)
     title = "Which word of the translation looks at which of the source"
@@ -144,19 +145,15 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
         )
     if min(len(sources), len(targets)) < 2 or bundle.tokenizer.source.languages:
         # Without spaces there are no words to be seen; then the tokens stand for themselves.
-        attention = looked.map("cross", layers[max(0, len(layers) - 2)]).mean()
+        attention = looked.map("cross", layers[aligning_layer(len(layers))]).mean()
         grid = _linked(title, attention.queries[:-1], attention.keys[:-1], attention.weights[0][:-1, :-1])
         return _drawn(title, grid_svg(grid), looked.target)
     (words,) = word_attention(bundle.network, bundle.tokenizer, [asked.text], [looked.target])
-    best = [number for number, each in enumerate(words.names) if each.startswith(f"{_aligning(layers)}.")][-1]
+    aligning = f"{aligning_layer(len(layers)) + 1}."
+    best = [number for number, each in enumerate(words.names) if each.startswith(aligning)][-1]
     return _drawn(
         title, grid_svg(_linked(title, tuple(targets), tuple(sources), words.weights_ATS[best][:, :-1])), looked.target
     )
-
-
-def _aligning(layers: list[int]) -> int:
-    """The layer that aligns, from 1."""
-    return max(0, len(layers) - 2) + 1
 
 
 def _linked(title: str, rows: tuple[str, ...], columns: tuple[str, ...], weights: np.ndarray) -> Grid:

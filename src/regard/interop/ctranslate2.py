@@ -26,6 +26,7 @@ from regard.models.build import ModelSettings
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.transformer import StackSettings, Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer
+from regard.translation.alignment import aligning_layer
 
 Numbers = Literal["float32", "int16", "int8"]
 POSITIONS = 2_048  # written out where a model has no limit of its own
@@ -96,8 +97,7 @@ def _transformer(model: Transformer, tokenizer: Tokenizer) -> Any:
         pre_norm=settings.norm == "pre",
         no_final_norm=settings.final_norm is False,
         activation=Activation[ACTIVATIONS[settings.activation]],
-        # Which attention aligns, as in `regard.translation.alignment`: the last layer but one, the mean of its heads.
-        alignment_layer=max(0, settings.decoder_layers - 2),
+        alignment_layer=aligning_layer(settings.decoder_layers),  # and of it the mean of all heads, as our own
         alignment_heads=0,
         ffn_glu=settings.activation == "swiglu",
     )

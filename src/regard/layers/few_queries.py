@@ -27,7 +27,7 @@ from torch import Tensor
 QUERIES = 16  # the rows of the smallest product that tensor cores do
 SIZES = (16, 32, 64, 128)
 KEYS = 64  # read at a time, at most
-A_WARP = {2: 8192, 4: 4096}  # bytes of a block of keys that one warp reads, by the bytes of a number: as its registers allow
+A_WARP = {2: 8192, 4: 4096}  # bytes of a block of keys that one warp reads, as its registers allow, by bytes a number
 MOST_WARPS = 4
 STAGES = 1  # blocks of keys under way at a time
 # Each program reads its keys alone, one block after another. Where there are too few programs to fill a GPU, many keys
