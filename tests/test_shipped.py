@@ -15,10 +15,11 @@ import torch
 from regard import demo, folder, shipped
 from regard.api import inspect, load
 from regard.decoding.sampling import SamplingSettings
-from regard.errors import MissingError
+from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
 from regard.recipe import load_recipe
+from regard.translation.translator import Options, Wishes
 from tests.tiny import failed, regard
 
 ROOT = Path(__file__).parents[1]
@@ -222,3 +223,19 @@ def test_a_mixture_tells_the_rules_of_its_language(tmp_path: Path, monkeypatch: 
     ran = regard("evaluate", "everyday-en-de")
     assert ran.code == 0, ran.err
     assert "tok:like-moses-de|" in ran.out
+
+
+def test_a_banned_word_is_banned_at_the_end_of_a_sentence_too() -> None:
+    model = load("everyday-en-de")
+    assert "Katze" in model.translate(["I have a cat."])[0]
+    banned = model.translations(["I have a cat."], options=Options(wishes=Wishes(banned=("Katze",))))
+    assert "Katze" not in banned[0][0].text
+
+
+def test_an_ensemble_has_one_direction() -> None:
+    with pytest.raises(UsageError, match="must translate into one language, but `everyday-en-de` writes `de`"):
+        load("everyday-en-de").together([load("everyday-de-en")])
+
+
+def test_what_nobody_sees_is_not_translated() -> None:
+    assert load("everyday-en-de").translate(["\u200b", "\u00ad", " "]) == ["", "", ""]

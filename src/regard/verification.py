@@ -42,6 +42,7 @@ Ask = Callable[[Sequence[int], int], list[Answer]]
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
 COARSE = 0.1  # of half precision
+EIGHT_BITS = 0.5  # a sum that rounding moves may fall to the next of 256 levels
 LONGEST = 24  # of random texts
 BATCH = 3  # at most; of a few texts, half
 PADDED_BY = 5
@@ -91,7 +92,7 @@ def random_texts(vocabulary: int, specials: Specials, count: int, longest: int |
 def tolerance(model: Learner) -> float:
     """How far rounding may move a score, for the numbers this model computes with."""
     if any(isinstance(module, Int8Linear) for module in model.modules()):
-        return COARSE
+        return EIGHT_BITS
     return TOLERANCE.get(next(model.parameters()).dtype, COARSE)
 
 

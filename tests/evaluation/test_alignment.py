@@ -178,7 +178,7 @@ def test_the_right_attention_is_chosen_with_and_without_gold() -> None:
     assert choose(found, sources, targets).name == "2.2"
     chosen = choose(found, sources, targets, gold)
     assert chosen.name == "2.2"
-    assert chosen.reason == "the lowest alignment error rate of 5: 0.000 on 30 lines"
+    assert chosen.reason == "the lowest alignment error rate of 5 attentions: 0.000 on 30 lines"
 
 
 def test_what_tells_nothing_gains_nothing() -> None:

@@ -77,7 +77,7 @@ def test_every_family_converts(name: str, precision: Precision) -> None:
 
 
 @pytest.mark.skipif(not can_quantise(), reason="torch cannot multiply in 8 bits here")
-def test_int8_does_not_depend_on_the_batch() -> None:
+def test_int8_scales_each_row_by_itself() -> None:
     model = translator()
     convert(model, "int8")
     specials, settings = Specials(0, 1, 2), SearchSettings(beam=2, extra_length=8)

@@ -13,6 +13,7 @@ from regard.api.translating import Translating
 from regard.api.verifying import Verifying
 from regard.decoding.ensemble import Average, Ensemble
 from regard.errors import UsageError
+from regard.evaluation.catalogue import target_language
 
 
 class Model(Measuring, Translating, Generating, Labelling, Verifying, Seeing):
@@ -31,6 +32,12 @@ class Model(Measuring, Translating, Generating, Labelling, Verifying, Seeing):
                 raise UsageError(
                     f"ensemble: all models must share a target vocabulary, but `{other.recipe.name}` has another than "
                     f"`{self.recipe.name}`. Choose models that were trained with one tokenizer."
+                )
+            languages = [target_language(model.recipe.data) for model in (self, other)]
+            if None not in languages and len(set(languages)) > 1:
+                raise UsageError(
+                    f"ensemble: all models must translate into one language, but `{self.recipe.name}` writes "
+                    f"`{languages[0]}` and `{other.recipe.name}` `{languages[1]}`. Choose models of one direction."
                 )
         network = Ensemble([model.network for model in everyone], average).eval()
         loaded = folder.Loaded(self.recipe, self.tokenizer, network)

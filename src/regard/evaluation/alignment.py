@@ -252,12 +252,16 @@ def choose(
         rates = {name: quality(found, gold).error_rate for name, found in links.items()}
         best = min(rates, key=lambda name: rates[name])
         return Choice(
-            best, f"the lowest alignment error rate of {len(names)}: {rates[best]:.3f} on {len(gold):,} lines"
+            best,
+            f"the lowest alignment error rate of {len(names)} attentions: {rates[best]:.3f} on {len(gold):,} lines",
         )
     gains = {name: prediction_gain(found, sources, targets) for name, found in links.items()}
     best = max(gains, key=lambda name: gains[name])
     return Choice(
-        best, f"the highest prediction gain of {len(names)}: {gains[best]:.3f} nats a word on {len(sources):,} lines"
+        best,
+        f"the highest prediction gain of {len(names)} attentions: {gains[best]:.3f} nats a word on "
+        f"{len(sources):,} lines"
+        + ("; below 0, the links tell nothing, which is usual on few lines" if gains[best] < 0 else ""),
     )
 
 

@@ -94,22 +94,27 @@ def serves(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor) -> bool:
         # Triton works on the current device, and tensor cores know bf16 since Ampere.
         and query_BHQE.get_device() == torch.cuda.current_device()
         and torch.cuda.get_device_capability() >= (8, 0)
-        and _works(query_BHQE.get_device(), query_BHQE.dtype)
+        and _works(query_BHQE.get_device(), query_BHQE.dtype, size)
     )
 
 
 @cache
-def _works(device: int, dtype: torch.dtype) -> bool:
-    """Whether the kernel can be compiled for a device, and finds there what torch finds."""
+def _works(device: int, dtype: torch.dtype, size: int) -> bool:
+    """Whether the kernel can be compiled for a device, and finds there what torch finds; with a mask and without."""
     draw = torch.Generator().manual_seed(1)
-    query, keys, values = (torch.randn(3, 2, size, 64, generator=draw).to(device, dtype) for size in (4, 40, 40))
-    allowed_BQK = (torch.rand(3, 4, 40, generator=draw) > 0.5).to(device)
-    try:
-        found = attend(query, keys, values, allowed_BQK).float()
-    except Exception:  # whatever a compiler may say: torch's own kernel is there
-        return False
-    wanted = F.scaled_dot_product_attention(query.float(), keys.float(), values.float(), allowed_BQK[:, None])
-    return bool((found - wanted).norm() <= TOLERANCE * wanted.norm())
+    query, keys, values = (torch.randn(3, 2, count, size, generator=draw).to(device, dtype) for count in (4, 80, 80))
+    for allowed_BQK in (None, (torch.rand(3, 4, 80, generator=draw) > 0.5).to(device)):
+        try:
+            found = attend(query, keys, values, allowed_BQK).float()
+        except torch.OutOfMemoryError:
+            raise  # that says nothing of the kernel
+        except Exception:  # whatever a compiler may say: torch's own kernel is there
+            return False
+        mask = None if allowed_BQK is None else allowed_BQK[:, None]
+        wanted = F.scaled_dot_product_attention(query.float(), keys.float(), values.float(), mask)
+        if not (found - wanted).norm() <= TOLERANCE * wanted.norm():
+            return False
+    return True
 
 
 def attend(query_BHQE: Tensor, keys_BHKE: Tensor, values_BHKE: Tensor, allowed_BQK: Tensor | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """In which numbers a trained model computes: made once after loading, for inference only.
 
-fp32   as trained. On a CPU the weights are laid out once for its kernels, which changes no result.
+fp32   as trained. On a CPU the weights are laid out once for its kernels, which changes results by rounding only.
 bf16   half the bytes, for GPUs. Norms, softmaxes and scores are still computed in fp32.
 int8   a quarter of the bytes, for CPUs. Norms, softmaxes and everything but linear maps stay in fp32.
 

@@ -6,6 +6,7 @@ translated piece by piece and joined. Each text's answer is the same in any comp
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from regard.translation.flags import is_copy, is_loop
 from regard.translation.risk import least_risk
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
+MARKS = ".,;:!?)\"'”’“«»…"  # what may share a token with the end of a word
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
 
 FLAGS = ("cut", "loop", "copy", "empty", "split", "unknown")
@@ -91,8 +93,8 @@ def to_json(translations: Sequence[Translation]) -> dict[str, object]:
 class Wishes:
     """What translations have to keep to, in words.
 
-    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it:
-    spelled with other subwords, it is another one.
+    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it, a
+    banned one also before a punctuation mark: spelled with other subwords, it is another one.
     """
 
     prefix: str = ""
@@ -110,12 +112,16 @@ class Wishes:
                     f"translate: a word to begin with, to ban or to require must be in the model's vocabulary, but "
                     f"`{phrase.strip()}` is not. Leave it out, or write it in another way."
                 )
-        # Byte vocabularies tell a word with a space before it from one without; for others both are the same.
-        banned = {tuple(tokenizer.encode(spelling)): phrase
-                  for phrase in self.banned for spelling in (phrase.strip(), f" {phrase.strip()}")}  # fmt: skip
+        # Byte vocabularies tell a word with a space before it from one without; for others both are the same. And where
+        # a mark is not split off, the end of a word may share a token with it.
+        banned = {tuple(tokenizer.encode(f"{space}{phrase.strip()}{mark}")): phrase
+                  for phrase, space, mark in product(self.banned, ("", " "), ("", *MARKS))}  # fmt: skip
+        banned = {tokens: phrase for tokens, phrase in banned.items() if tokenizer.unknown not in tokens}
+        banned = {tokens: phrase for tokens, phrase in banned.items()
+                  if not any(other != tokens and _holds(tokens, other) for other in banned)}  # fmt: skip
         required = {tuple(tokenizer.encode(f" {phrase.strip()}")): phrase for phrase in self.required}
         for wanted, unwanted in product(required, banned):
-            if any(wanted[place : place + len(unwanted)] == unwanted for place in range(len(wanted))):
+            if _holds(wanted, unwanted):
                 raise UsageError(
                     f"translate: a required word must not hold a banned one, but `{required[wanted]}` holds "
                     f"`{banned[unwanted]}` in the model's tokens. Drop one of them."
@@ -182,7 +188,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `search.nbest` best translations of each text, best first; an empty text has one, which is empty.
 
-        The translation of a text that was cut has the sum of its pieces' scores; its first piece has the wished prefix.
+        The translation of a text that was cut has the sum of its pieces' scores, or with `samples` their mean; its
+        first piece has the wished prefix.
         """
         options = options or Options()
         if options.samples:
@@ -206,7 +213,8 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0, cut=False)] for _ in texts]
         for place, some in groupby(zip(units, answers, strict=True), key=lambda each: each[0].place):
             parts, of_parts = zip(*some, strict=True)
-            results[place] = of_parts[0] if len(parts) == 1 else _joined(parts, of_parts)
+            share = len(parts) if options.samples else 1
+            results[place] = of_parts[0] if len(parts) == 1 else _joined(parts, of_parts, share)
         return results
 
     def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
@@ -231,7 +239,7 @@ class Translator:
             else:
                 parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
                 tokens = self.encode([part.strip() for part in parts], language)
-            found = [(part, some) for part, some in zip(parts, tokens, strict=True) if part.strip()]
+            found = [(part, some) for part, some in zip(parts, tokens, strict=True) if _says_something(part)]
             units.extend(Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
         return units
 
@@ -333,8 +341,20 @@ def _check_drawing(search: SearchSettings, samples: int) -> None:
             )
 
 
-def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]]) -> list[Translation]:
-    """The translations of a text from those of its pieces: the best of each, then the second best of each, …"""
+def _holds(phrase: Sequence[int], part: Sequence[int]) -> bool:
+    return any(phrase[place : place + len(part)] == part for place in range(len(phrase)))
+
+
+def _says_something(text: str) -> bool:
+    """Whether there is more to it than spaces and what only tells how to set others, such as a soft hyphen."""
+    return any(not letter.isspace() and unicodedata.category(letter) != "Cf" for letter in text)
+
+
+def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]], share: int) -> list[Translation]:
+    """The translations of a text from those of its pieces: the best of each, then the second best of each, …
+
+    The score is the sum of theirs, divided by `share`.
+    """
     joined = []
     for rank in range(max(map(len, answers))):
         chosen = [translations[min(rank, len(translations) - 1)] for translations in answers]
@@ -347,7 +367,7 @@ def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]]) -> list
         joined.append(
             Translation(
                 join([part.text for part in parts], [each.text for each in chosen]),
-                sum(each.score for each in chosen),
+                sum(each.score for each in chosen) / share,
                 sum(each.log_probability for each in chosen),
                 any(each.cut for each in chosen),
                 tuple(token for each in chosen for token in each.tokens),
