@@ -135,3 +135,40 @@ def test_every_tensor_left_over_is_named(tmp_path: Path) -> None:
     more = {f"more.{number}.weight": torch.ones(1) for number in range(60)}
     save_file(load_file(file) | more, file)
     failed(regard("import", tmp_path / "theirs", tmp_path / "ours"), 65, "60 unused", *more)
+
+
+def test_the_card_goes_along(words_model: Path, tmp_path: Path) -> None:
+    for target, name in (("huggingface", "README.md"), ("onnx", "card.md")):
+        out = tmp_path / target
+        ran = regard("export", words_model, out, "--to", target, "--count", "2")
+        assert ran.code == 0, ran.err
+        assert (out / name).read_text() == (words_model / "card.md").read_text()
+    twice = regard("export", tmp_path / "onnx", tmp_path / "twice", "--to", "huggingface")
+    failed(twice, 2, "must be a model of Regard's own, but was exported for onnx")
+
+
+def test_a_shipped_model_without_its_corpus_is_asked_random_texts_and_says_so(tmp_path: Path) -> None:
+    ran = regard("export", "writer", tmp_path / "writer", "--to", "huggingface", "--count", "2")
+    assert ran.code == 0, ran.err
+    assert "note      texts: none were found, so these are random tokens; name real ones with --texts FILE" in ran.out
+    assert "cc0-1.0" in (tmp_path / "writer" / "README.md").read_text()
+    assert json.loads((tmp_path / "writer" / "tokenizer_config.json").read_text())["padding_side"] == "left"
+
+
+@pytest.mark.parametrize("number", [2**31, 3])
+def test_a_vocabulary_that_does_not_number_its_tokens_once_each_is_refused(number: int, tmp_path: Path) -> None:
+    assert regard("export", "writer", tmp_path / "out", "--to", "huggingface", "--count", "1").code == 0
+    file = tmp_path / "out" / "tokenizer.json"
+    tree = json.loads(file.read_text())
+    tree["model"]["vocab"]["h"] = number
+    file.write_text(json.dumps(tree))
+    ran = regard("import", tmp_path / "out", tmp_path / "back", "--count", "1")
+    failed(ran, 65, "must number its tokens from 0, each once, but does not")
+
+
+def test_a_config_that_asks_for_too_much_is_refused(tmp_path: Path) -> None:
+    assert regard("export", "writer", tmp_path / "out", "--to", "huggingface", "--count", "1").code == 0
+    file = tmp_path / "out" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"n_embd": 2**30, "n_head": 1}))
+    ran = regard("import", tmp_path / "out", tmp_path / "back", "--count", "1")
+    failed(ran, 65, "numbers, but by its settings it would be")

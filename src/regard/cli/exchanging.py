@@ -56,11 +56,18 @@ def export(
     speed."""
     import torch
 
+    from regard.engines.loading import engine_of
+    from regard.errors import UsageError
     from regard.folder import load_folder
     from regard.interop.export import check
     from regard.interop.export import export as write
 
     _quiet()
+    if (engine := engine_of(model)) != "torch":
+        raise UsageError(
+            f"{model}: must be a model of Regard's own, but was exported for {engine}. Export the model that it was "
+            "made of."
+        )
     # As it was trained, and not in the layout that is fastest to run.
     loaded = load_folder(model, torch.device("cpu"))
     target, chosen = check(loaded, to, numbers)

@@ -15,7 +15,7 @@ from regard import folder as folders
 from regard.engines.ctranslate2 import CTranslate2LanguageModel, CTranslate2Model
 from regard.engines.onnx import DECODER, ENCODER, OnnxModel
 from regard.errors import DataError, MissingError, UsageError
-from regard.files import read_manifest
+from regard.files import MANIFEST, read_manifest
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
 from regard.recipe import Recipe
@@ -44,6 +44,11 @@ def choose(folder: Path, engine: str) -> Engine:
     found = engine_of(folder)
     if engine in ("auto", found):
         return found
+    if found == "torch" and folder.is_dir() and not (folder / MANIFEST).is_file():
+        raise UsageError(
+            f"{folder}: the engine {engine} needs a model that Regard exported for it, but this one is another "
+            f"toolkit's. Import it, then export it: regard import {folder} MODEL; regard export MODEL DIR --to {engine}"
+        )
     if found == "torch" and folder.is_dir():
         raise UsageError(
             f"{folder}: the engine {engine} needs an exported model, but this one is Regard's own. "

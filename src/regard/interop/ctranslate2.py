@@ -1,9 +1,9 @@
 """To CTranslate2: a folder that its Translator (encoder-decoder) or Generator (GPT) reads.
 
-Weights go out as float32, int16 or int8; the latter two by CTranslate2's own quantiser, with a scale for each row of a
-matrix. Positions are written out as a table: CTranslate2 knows the paper's waves only with all sines before all
-cosines, and ours alternate. Beside its files the folder holds `recipe.toml` and `tokenizer.json`, so that
-`regard translate` can read it.
+Weights go out as float32, int16 or int8; the latter two by CTranslate2's own quantiser: int8 has a scale for each row
+of a matrix, int16 one for all of it. Positions are written out as a table: CTranslate2 knows the paper's waves only
+with all sines before all cosines, and ours alternate. Beside its files the folder holds `recipe.toml` and
+`tokenizer.json`, so that `regard translate` can read it, and the model's card.
 """
 
 from __future__ import annotations

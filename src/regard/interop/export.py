@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from regard.engines.loading import load_exported
 from regard.errors import UsageError
 from regard.files import begin_folder, write_file
-from regard.folder import Loaded, load_folder
+from regard.folder import CARD, Loaded, load_folder
 from regard.interop import compact, ctranslate2, huggingface, huggingface_text, onnx
 from regard.interop.features import TARGETS, Target, lacking
 from regard.interop.proof import AGREE, TOLERANCE, Proof, prove
@@ -69,7 +69,8 @@ def export(
     # Fewer bits give other scores and texts; how far off, how many and how much worse, the table says.
     tolerance, least = (TOLERANCE, AGREE) if numbers == "float32" else (math.inf, 0.0)
     ours = ModelSide("regard", loaded.model, own_folder)
-    read = None if numbers == "float32" else loaded.tokenizer.decode
+    read = None if numbers == "float32" or inputs.invented else loaded.tokenizer.decode
+    notes = [*notes, *inputs.notes]
     return Exported(out, prove(ours, theirs, inputs, tolerance, least, notes, read), notes)
 
 
@@ -122,6 +123,9 @@ def _write(loaded: Loaded, folder: Path, target: Reader, numbers: Numbers) -> No
             ctranslate2.write(loaded, folder, cast("ctranslate2.Numbers", numbers))
         case "onnx":
             onnx.write(loaded, folder, cast("onnx.Numbers", numbers))
+    # Whose sentences a model learned from, and under which licence, must go with it.
+    if target != "regard" and loaded.place is not None and (loaded.place / CARD).is_file():
+        shutil.copyfile(loaded.place / CARD, folder / ("README.md" if target == "huggingface" else CARD))
 
 
 def write_huggingface(loaded: Loaded, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.errors import MissingError, UsageError
 
 SCHEME = "hf:"
-NAME = re.compile(r"[\w.-]+/[\w.-]+")
+NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # What is read of a model folder. Weights in other toolkits' formats are large, and stay there.
 FILES = [
     "config.json", "generation_config.json", "*.safetensors", "model.safetensors.index.json", "tokenizer.json",

@@ -66,10 +66,10 @@ def _from_library(file: Path, described: Described, size: int) -> Tokenizer:
 def _fitted(inner: tokenizers.Tokenizer, described: Described, size: int, place: Path) -> Tokenizer:
     """With exactly `size` tokens, and with every part played."""
     _check_size(place, inner.get_vocab_size(), size)
+    if sorted(inner.get_vocab().values()) != list(range(inner.get_vocab_size())):
+        raise DataError(f"{place}: must number its tokens from 0, each once, but does not. Copy it again.")
     # Models are made with round numbers of tokens. As special ones, no text becomes them.
     inner.add_special_tokens([f"<unused-{number}>" for number in range(inner.get_vocab_size(), size)])
-    if inner.get_vocab_size() != size:
-        raise DataError(f"{place}: must number its tokens without gaps, but does not. Copy it again.")
     inner.post_processor = None
     parts = {PADDING: described.padding, START: described.start, END: described.end}
     special = {token.content: number for number, token in inner.get_added_tokens_decoder().items() if token.special}
@@ -149,6 +149,8 @@ def _write(tokenizer: Tokenizer, folder: Path, limit: int, translates: bool) -> 
         "clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"],
         # What a user writes is text, even if it reads "<eos>".
         "split_special_tokens": True,
+        # Prompts of a batch end together, where they go on.
+        "padding_side": "right" if translates else "left",
     }  # fmt: skip
     write_file(folder / WHOLE, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     write_file(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")

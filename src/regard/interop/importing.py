@@ -30,7 +30,8 @@ def import_model(source: str, out: Path, texts: Sequence[str] | None = None, cou
     if theirs is None:
         return Exported(out, None, [note])
     ours = ModelSide("regard", loaded.model, out)
-    return Exported(out, prove(ours, theirs, inputs_for(loaded, texts, count)))
+    inputs = inputs_for(loaded, texts, count)
+    return Exported(out, prove(ours, theirs, inputs, notes=inputs.notes), inputs.notes)
 
 
 def write(loaded: Loaded, place: Path, source: str) -> None:

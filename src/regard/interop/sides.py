@@ -32,6 +32,13 @@ class Inputs:
     specials: Specials
     references: Sequence[str] = ()
     """What somebody else wrote for each text; empty where nobody did."""
+    invented: bool = False
+    """Whether there was no text, so that random tokens stand for it."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What has to be known of them."""
+        return ["texts: none were found, so these are random tokens; name real ones with --texts FILE"] * self.invented
 
 
 Written = tuple[int, ...]
@@ -186,12 +193,13 @@ def inputs_for(loaded: Loaded, texts: Sequence[str] | None, count: int) -> Input
              if ids]  # fmt: skip
     encoded = [ids for ids, _ in pairs]
     references = [right for _, right in pairs if right is not None]
-    if not encoded:
+    invented = not encoded
+    if invented:
         encoded = random_texts(reader.size, specials, count, room, loaded.recipe.seed)
     if translates:
         tag = sorted(reader.languages.values())[:1]
-        return Inputs([[*tag, *ids[:room], specials.end] for ids in encoded], True, specials, references)
-    return Inputs([[specials.start, *ids[:PROMPT]] for ids in encoded], False, specials)
+        return Inputs([[*tag, *ids[:room], specials.end] for ids in encoded], True, specials, references, invented)
+    return Inputs([[specials.start, *ids[:PROMPT]] for ids in encoded], False, specials, invented=invented)
 
 
 def _own_texts(loaded: Loaded, count: int) -> list[tuple[str, str | None]]:

@@ -7,6 +7,7 @@ over: half a conversion would run, and answer nonsense.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from regard.interop.unpickling import read_checkpoint
 
 SAFETENSORS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"
+MOST = 2**36  # numbers of one tensor: 256 GiB in fp32, and more than any model here has in all
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
@@ -55,6 +57,11 @@ class Tensors:
     def take(self, name: str, *shape: int) -> Tensor:
         """The tensor of this name in fp32. One that is missing or of another shape is noted for `finish`."""
         self._taken.add(name)
+        if math.prod(shape) > MOST:
+            raise DataError(
+                f"{self.place}: {name} must have fewer than {MOST:,} numbers, but by its settings it would be "
+                f"{list(shape)}. Are they damaged?"
+            )
         if name not in self._found:
             self._missing.append(f"{name} {list(shape)}")
         elif tuple(self._found[name].shape) != shape:
