@@ -45,7 +45,7 @@ def ptb(bench: Bench, name: str) -> None:
     folder = bench.train(name, name, *(f"data.{key}={place}/ptb.{side}.txt.gz" for key, side in sides.items()))
     bench.note(name, folder)
     for side in ("valid", "test"):
-        scores = bench.evaluate(folder, str(place / f"ptb.{side}.txt.gz"), on=side)
+        scores = bench.evaluate(folder, str(place / f"ptb.{side}.txt.gz"))
         bench.result(name, f"{side} perplexity per word", scores["perplexity per word"])
 
 
@@ -148,7 +148,8 @@ def sample_efficiency(bench: Bench) -> None:
         points = []
         for percent in sorted(SHARES):
             folder = bench.work / f"summary-aeslc-{percent}-{kind}"
-            points.append((float(percent), bench.evaluate(folder, "--rouge")["ROUGE-L"]))
+            scores = bench.evaluate(folder, "--rouge", "--out", str(folder / "test.txt"))  # as in `summaries`: kept
+            points.append((float(percent), scores["ROUGE-L"]))
         curves.append(Curve(title, tuple(points)))
     x = Axis("share of the e-mails trained on, in percent", "log", tuple(map(float, sorted(SHARES))))
     bench.write("fine-tuning.svg", curves_svg(curves, "Subjects of e-mails", x, Axis("ROUGE-L", zero=True)))

@@ -74,8 +74,8 @@ def measure(bench: Bench, name: str, *changes: str) -> Path:
     folder = bench.train(name, name, *changes)
     bench.note(name, folder)
     drawn = folder / "confusion.svg"
-    scores = bench.evaluate(folder, "--confusion", str(drawn))
-    report = json.loads((folder / "evaluated-test.json").read_text())
+    report = bench.report(folder, "--confusion", str(drawn))
+    scores = {score["name"]: score["value"] for score in report["scores"]}
     bench.write(f"{name}-confusion.svg", drawn.read_text())
     bench.write(f"{name}.json", json.dumps(report, ensure_ascii=False, indent=1))
     for what in ("accuracy", "macro F1", "capitals", "punctuation F1"):

@@ -3,8 +3,9 @@
     REGARD_DATA=../shared/data python -m benchmarks.language_models --out DIR [--threads 2] [--only speed,lstm,…]
 
 The table has one row for each kind of model, all with about 0.8 million parameters and as much text a step, trained on
-the CPU by the project's own recipes: perplexity per character against parameters and time. `speed` takes turns with a
-plain loop of transformers' GPT-2 of the same sizes: the same batches, AdamW, clipped gradients, fp32.
+one thread of a CPU by the project's own recipes: perplexity per character against parameters and time, and
+`lm-family.svg` shows how each got there. `speed` takes turns with a plain loop of transformers' GPT-2 of the same
+sizes: the same batches, AdamW, clipped gradients, fp32.
 """
 
 from __future__ import annotations
@@ -14,55 +15,121 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.runs import Bench, Stopped, facts
+from benchmarks.runs import Bench, Stopped, parameters
+from regard.viewing.curves import Axis, Curve, Plot, plots_svg
+from regard.viewing.training_curves import read_metrics
 
 KINDS = {
     "rnn": "RNN",
     "gru": "GRU",
     "lstm": "LSTM",
-    "wavenet": "WaveNet (gated convolutions)",
+    "wavenet": "gated convolutions",
     "small": "Transformer",
 }
+CHARACTERS = 768  # a step
 ROUNDS, STEPS = 6, 25
+VALIDATE_EVERY = 250  # often enough for a curve; what is learned does not depend on it
 
 
-def table(bench: Bench, threads: int, only: tuple[str, ...] = tuple(KINDS)) -> None:
-    """Train what is asked for, one after another, and write the table."""
-    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(threads)}
-    bench = replace(bench, environment=environment)
-    corpus = bench.data / "lm-small/tinyshakespeare.txt.gz"
-    lines = [
-        "| model | parameters | characters/s | minutes | validation loss | perplexity |",
-        "|---|---|---|---|---|---|",
+@dataclass(frozen=True)
+class Course:
+    """How a finished run went: its size, its speed, and (step, validation loss) from first to last."""
+
+    parameters: int
+    characters_per_second: float
+    losses: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, folder: Path, characters_per_second: float) -> Course:
+        """Read a model folder."""
+        events = read_metrics(folder / "metrics.jsonl")
+        losses = tuple((event["step"], event["nll"]) for event in events if event["event"] == "validation")
+        return cls(parameters(folder), characters_per_second, losses)
+
+    def minutes(self, step: int) -> float:
+        """Of training until after this step, validation left out."""
+        return step * CHARACTERS / self.characters_per_second / 60
+
+    def row(self, title: str) -> str:
+        """A row of the table."""
+        steps, best = self.losses[-1][0], min(loss for _, loss in self.losses)
+        return (
+            f"| {title} | {self.parameters:,} | {steps:,} | {best:.3f} | {math.exp(best):.2f} | "
+            f"{self.minutes(steps):.1f} | {self.characters_per_second:,.0f} |"
+        )
+
+
+def picture(courses: Mapping[str, Course]) -> str:
+    """Validation losses of all against steps and against minutes, as SVG."""
+    loss = Axis("validation loss in nats a character")
+    by_steps = tuple(Curve(title, course.losses) for title, course in courses.items())
+    by_time = tuple(
+        Curve(title, tuple((course.minutes(step), nats) for step, nats in course.losses))
+        for title, course in courses.items()
+    )
+    plots = [
+        Plot(by_steps, Axis("step", zero=True), loss),
+        Plot(by_time, Axis("minutes", zero=True), loss),
     ]
-    try:
-        for kind, title in KINDS.items():
-            if kind not in only:
-                continue
-            name = f"lm-shakespeare-{kind}"
-            folder = bench.train(name, name, f"data.text={corpus}", "device=cpu")
-            found = facts(folder)
-            bench.result(name, "facts", str(found))
-            lines.append(
-                f"| {title} | {found['parameters']:,} | {found['tokens_per_second']:,} | {found['minutes']:.1f} | "
-                f"{found['loss']:.3f} | {math.exp(found['loss']):.2f} |"
-            )
-    finally:
-        bench.write("language-models.md", "\n".join(lines) + "\n")
+    return plots_svg(plots, "Language models of one size on tiny Shakespeare")
 
 
-def ours(corpus: Path) -> tuple[Callable[[], None], int]:
-    """One training step of `lm-shakespeare-small`, and its tokens."""
+def table(bench: Bench, only: tuple[str, ...] = tuple(KINDS)) -> None:
+    """Train what is asked for, two at a time on a thread each, and write the table and the picture."""
+    bench = replace(bench, environment={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+    corpus = bench.data / "lm-small/tinyshakespeare.txt.gz"
+    changes = [f"data.text={corpus}", "device=cpu", f"training.validate_every={VALIDATE_EVERY}"]
+
+    def train(kind: str) -> Path:
+        return bench.train(f"lm-shakespeare-{kind}", f"lm-shakespeare-{kind}", *changes)
+
+    kinds = [kind for kind in KINDS if kind in only]
+    with ThreadPoolExecutor(2) as pool:
+        folders = dict(zip(kinds, pool.map(train, kinds), strict=True))
+    paces = paces_of(kinds, corpus)
+    courses = {KINDS[kind]: Course.of(folder, paces[kind]) for kind, folder in folders.items()}
+    lines = [
+        "| model | parameters | steps | best validation loss | perplexity per character | minutes | characters/s |",
+        "|---|---|---|---|---|---|---|",
+        *(course.row(title) for title, course in courses.items()),
+    ]
+    bench.write("language-models.md", "\n".join(lines) + "\n")
+    bench.write("lm-family.svg", picture(courses))
+
+
+def paces_of(kinds: Sequence[str], corpus: Path, rounds: int = ROUNDS, steps: int = 10) -> dict[str, float]:
+    """Characters that each kind learns from in a second of one thread, by turns: the best round of each.
+
+    The clock is that of the processor's time for this process, so that others on the same machine count little.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    contenders = {kind: ours(corpus, kind)[0] for kind in kinds}
+    best = dict.fromkeys(kinds, 0.0)
+    for _ in range(rounds):
+        for kind, advance in contenders.items():
+            advance()
+            began = time.process_time()
+            for _ in range(steps):
+                advance()
+            best[kind] = max(best[kind], steps * CHARACTERS / (time.process_time() - began))
+    return best
+
+
+def ours(corpus: Path, kind: str = "small") -> tuple[Callable[[], None], int]:
+    """One training step of a recipe, and its tokens."""
     from regard.assembly import new_trainer
     from regard.data.dataset import read_dataset
     from regard.recipe import load_recipe
     from regard.training.team import ALONE
 
-    recipe = load_recipe("lm-shakespeare-small", [f"data.text={corpus}", "device=cpu"])
+    recipe = load_recipe(f"lm-shakespeare-{kind}", [f"data.text={corpus}", "device=cpu"])
     data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
     return new_trainer(recipe, data, ALONE).advance, recipe.batch.tokens
 
@@ -142,10 +209,10 @@ def main(arguments: list[str] | None = None) -> None:
     bench = Bench(asked.out.resolve(), asked.out.resolve(), asked.data.resolve(), time.monotonic() + 60 * asked.minutes)
     if set(wanted) & set(KINDS):
         try:
-            table(bench, asked.threads, wanted)
+            table(bench, wanted)
+            print((asked.out / "language-models.md").read_text())
         except Stopped:
             print("the time was up; call it again to go on")
-        print((asked.out / "language-models.md").read_text())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -57,12 +58,19 @@ class Bench:
                 self.write(f"{name}-{kept}", (folder / kept).read_text())
         return folder
 
-    def evaluate(self, folder: Path, *arguments: str, on: str = "test") -> dict[str, float]:
-        """The scores of `regard evaluate`, by name; they are kept beside the model, under what they are `on`."""
-        kept = folder / f"evaluated-{on}.json"
+    def evaluate(self, folder: Path, *arguments: str) -> dict[str, float]:
+        """The scores of `regard evaluate`, by name."""
+        return {score["name"]: score["value"] for score in self.report(folder, *arguments)["scores"]}
+
+    def report(self, folder: Path, *arguments: str) -> dict[str, Any]:
+        """All that `regard evaluate` says; it is kept beside the model, and found again by the same arguments."""
+        # A digest, since arguments are paths, which are no names of files. A check by eye finds them in the file.
+        digest = hashlib.sha256(json.dumps(arguments).encode()).hexdigest()
+        kept = folder / f"evaluated-{digest[:12]}.json"
         if not kept.is_file():
-            kept.write_text(self.regard("evaluate", str(folder), *arguments, "--json"))
-        return {score["name"]: score["value"] for score in json.loads(kept.read_text())["scores"]}
+            said = json.loads(self.regard("evaluate", str(folder), *arguments, "--json"))
+            kept.write_text(json.dumps({"arguments": arguments, "report": said}, ensure_ascii=False))
+        return json.loads(kept.read_text())["report"]
 
     def regard(self, *arguments: str) -> str:
         """What a command prints; its messages go into a log. At the deadline it is asked to stop."""

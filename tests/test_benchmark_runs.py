@@ -1,0 +1,71 @@
+"""What benchmarks keep: an evaluation is found again by its arguments, and by nothing less."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import labels
+from benchmarks.runs import Bench
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The commands that were run; each evaluation tells how many there were."""
+    commands: list[tuple[str, ...]] = []
+
+    def regard(bench: Bench, *arguments: str) -> str:
+        commands.append(arguments)
+        if "--confusion" in arguments:
+            Path(arguments[arguments.index("--confusion") + 1]).write_text("<svg/>")
+        scores = [{"name": "accuracy", "value": float(len(commands))}]
+        return json.dumps({"answers": 7, "scores": scores})
+
+    monkeypatch.setattr(Bench, "regard", regard)
+    return commands
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    for name in ("work", "out", "data"):
+        (tmp_path / name).mkdir()
+    return Bench(tmp_path / "work", tmp_path / "out", tmp_path / "data", math.inf)
+
+
+def test_an_evaluation_is_found_again_by_its_arguments(bench: Bench, asked: list[tuple[str, ...]]) -> None:
+    one, other = bench.work / "one", bench.work / "other"
+    one.mkdir()
+    other.mkdir()
+    for folder, arguments, found in [
+        (one, (), 1.0),
+        (one, ("--beam", "4"), 2.0),
+        (one, ("--beam", "4", "--lowercase"), 3.0),
+        (one, ("--beam 4",), 4.0),  # one argument is not two
+        (one, ("/data/valid.txt",), 5.0),
+        (one, ("/data/test.txt",), 6.0),
+        (other, (), 7.0),
+    ] * 2:
+        assert bench.evaluate(folder, *arguments) == {"accuracy": found}
+    assert len(asked) == 7
+    assert asked[1] == ("evaluate", str(one), "--beam", "4", "--json")
+
+
+def test_what_is_kept_says_of_what_it_is(bench: Bench, asked: list[tuple[str, ...]]) -> None:
+    assert bench.report(bench.work, "--beam", "4")["answers"] == 7
+    (kept,) = bench.work.glob("evaluated-*.json")
+    assert json.loads(kept.read_text())["arguments"] == ["--beam", "4"]
+
+
+def test_labels_are_measured_on_the_test_set(
+    bench: Bench, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "train", lambda bench, *_: bench.work)
+    monkeypatch.setattr(Bench, "note", lambda *_: None)
+    labels.measure(bench, "classify-language")
+    assert (bench.out / "classify-language-confusion.svg").read_text() == "<svg/>"
+    assert json.loads((bench.out / "classify-language.json").read_text())["answers"] == 7
+    row = labels.table(bench.out, {"classify-language": "done"}).split("\n")[-1]
+    assert [cell for cell in row.split("|") if cell.strip()] == [" `classify-language` ", " 7 ", " 1.00 ", " done "]
