@@ -61,10 +61,10 @@ def tang(bench: Bench) -> None:
 
 
 def family(bench: Bench) -> None:
-    """The small models side by side, on two threads of the CPU each."""
+    """The small models side by side, on a thread of the CPU each."""
     from benchmarks import language_models
 
-    language_models.table(bench, threads=2)
+    language_models.table(bench)
 
 
 # ---- decoder-only
