@@ -50,6 +50,21 @@ def test_it_is_what_steps_give_in_any_batch(model: Model, monkeypatch: pytest.Mo
     assert alone.tokens_L.tolist() == found.tokens_L.tolist()
 
 
+def test_long_sources_with_short_targets_are_read_a_few_at_a_time(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Summaries: by their targets alone, hundreds of long texts would be read at once."""
+    sizes = []
+    features = model.network.features
+    monkeypatch.setattr(
+        model.network, "features", lambda batch: sizes.append(batch.source.ids_BT.numel()) or features(batch)
+    )
+    monkeypatch.setattr(module, "SLOTS", 50)
+    likelihood(model.network, model.tokenizer, [" ".join(["one"] * 40)] * 6, ["zwei"] * 6)
+    assert len(sizes) >= 3
+    assert max(sizes) <= 2 * 50
+
+
 def test_tokens_bytes_and_unknown_tokens_are_counted(model: Model) -> None:
     found = likelihood(model.network, model.tokenizer, ["x", "y"], ["fünf", "日"])
     assert found.tokens_L.tolist() == [len(model.tokenizer.encode(text)) + 1 for text in ("fünf", "日")]

@@ -76,7 +76,8 @@ def likelihood(
     model.eval()
     nats, tokens = np.zeros(len(examples)), np.zeros(len(examples))
     done = 0
-    for places in in_batches([len(target) + 1 for target in ids], SLOTS):
+    # Sources are read with them, and those of summaries are much longer than their targets.
+    for places in in_batches([len(source) + len(target) + 1 for source, target in examples], 2 * SLOTS):
         batch = collate([examples[place] for place in places], tokenizer.specials).to(device)
         if read is not None:
             batch = replace(batch, source=read([sources[place] for place in places]))
