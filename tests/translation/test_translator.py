@@ -51,6 +51,17 @@ def test_pieces_are_translated_one_by_one_and_joined() -> None:
     assert same.text == first.text
 
 
+def test_of_a_text_that_is_too_long_the_beginning_alone_may_be_read() -> None:
+    model = translator()
+    (first,) = model.translations(["one two three."], SEARCH)[0]
+    search = replace(SEARCH, too_long="begin")
+    options = Options(longest=len(first.source_tokens) + 1)
+    (begun,), (whole,) = model.translations(["one two three. Four five six.", "one two three."], search, options)
+    assert (begun.text, begun.source_tokens) == (first.text, first.source_tokens)
+    assert "begin" in begun.flags
+    assert not {"begin", "split"} & set(whole.flags)
+
+
 def test_the_second_best_of_a_split_text_is_the_second_best_of_each_piece() -> None:
     search = replace(SEARCH, nbest=2)
     model = translator()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -60,6 +60,8 @@ class SearchSettings:
     """The beams choose in so many groups, each avoiding what those before it chose; 1 is neutral."""
     diversity: float = 0.5
     """By how much, in log-probability, with `groups` of more than 1."""
+    too_long: Literal["split", "begin"] = "split"
+    """Of a source that is too long, write for one piece after the other, or for its beginning alone, as summaries do."""
 
     def __post_init__(self) -> None:
         check_words(self)

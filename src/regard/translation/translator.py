@@ -30,7 +30,7 @@ SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to
 MARKS = ".,;:!?)\"'”’“«»…"  # what may share a token with the end of a word
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
 
-FLAGS = ("cut", "loop", "copy", "empty", "split", "unknown")
+FLAGS = ("cut", "loop", "copy", "empty", "split", "begin", "unknown")
 
 Progress = Callable[[int, int], None]
 """Called with the texts and the target tokens that are done since the last call."""
@@ -47,6 +47,7 @@ class Translation:
         copy      it is the source, or nearly so
         empty     nothing was written, though the source has text
         split     the source was too long: its pieces were translated one by one
+        begin     the source was too long: only its beginning was read
         unknown   the vocabulary lacks something of the source, or <unk> was written
     """
 
@@ -161,6 +162,7 @@ class Unit:
     ids: list[int]  # with the end token
     number: int  # of the piece, from 0
     pieces: int
+    begins: bool = False  # whether it is only the beginning of its text
 
 
 class Translator:
@@ -240,7 +242,12 @@ class Translator:
                 parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
                 tokens = self.encode([part.strip() for part in parts], language)
             found = [(part, some) for part, some in zip(parts, tokens, strict=True) if _says_something(part)]
-            units.extend(Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
+            begins = search.too_long == "begin" and len(found) > 1
+            if begins:
+                found = found[:1]
+            units.extend(
+                Unit(place, part, some, number, len(found), begins) for number, (part, some) in enumerate(found)
+            )
         return units
 
     def _search(self, units: Sequence[Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
@@ -314,6 +321,7 @@ class Translator:
             "loop": is_loop(source, found.tokens),
             "copy": is_copy(unit.text, text),
             "empty": not text.strip(),
+            "begin": unit.begins,
             "unknown": tokenizer.source.unknown in source or tokenizer.unknown in found.tokens,
         }
         return Translation(
