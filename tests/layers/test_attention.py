@@ -224,11 +224,11 @@ def test_a_query_that_sees_nothing_gathers_nothing(watched: bool) -> None:
 def test_joined_it_gathers_the_same() -> None:
     attention = random_attention(12, 2, 3, 5)
     x_BTD, visible = torch.randn(2, 4, 12), Visible(torch.rand(2, 4, 4) < 0.7)
-    kv, nothing = attention.project(x_BTD)
+    kv, nothing = attention.project(x_BTD, visible)
     assert nothing is None
     wanted_BTD = attention(x_BTD, kv, visible)
     attention.join()
-    kv, query_BTD = attention.project(x_BTD)
+    kv, query_BTD = attention.project(x_BTD, visible)
     torch.testing.assert_close(attention(x_BTD, kv, visible, query_BTD), wanted_BTD)
     in_numbers_BTD = attention(x_BTD, kv, visible.in_numbers(torch.float32), query_BTD)
     torch.testing.assert_close(in_numbers_BTD, wanted_BTD)

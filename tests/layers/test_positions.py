@@ -122,8 +122,11 @@ def test_rotary_scores_depend_on_distance_alone(here: int, there: int, shift: in
     query, key = torch.randn(2, 1, 1, 1, d_k, generator=generator)
     scores = []
     for moved in (0, shift):
-        turned_query, turned_key, bias = RotaryPositions(d_k)(query, key, visible_at([here + moved], [there + moved]))
+        rotary, key_place, query_place = RotaryPositions(d_k), there + moved, here + moved
+        kept = rotary.kept(key, visible_at([key_place], [key_place]))
+        turned_query, turned_key, bias = rotary(query, kept, visible_at([query_place], [key_place]))
         assert bias is None
+        assert turned_key is kept  # turned once, however often it is looked at
         scores.append((turned_query * turned_key).sum())
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=2e-3)
 

@@ -61,7 +61,8 @@ def attended(
     way.steps.append(_qkv(way, cross, others, (query_HE, keys, values), y_BTD.shape[2], kept, computed))
     turned_BHQE, keys_BHKE, bias_BHQK = query_BHQE, kv.keys_BHKE, None
     if attention.positions is not None:
-        turned_BHQE, keys_BHKE, bias_BHQK = attention.positions(query_BHQE, kv.keys_BHKE, visible)
+        keys_BHKE = attention.positions.kept(kv.keys_BHKE, visible)
+        turned_BHQE, keys_BHKE, bias_BHQK = attention.positions(query_BHQE, keys_BHKE, visible)
         if bias_BHQK is None:
             way.steps.append(_turn(way, turned_BHQE[0, way.head], keys_BHKE[0, way.head]))
     products_BHQK = turned_BHQE @ keys_BHKE.transpose(-2, -1)
@@ -79,7 +80,7 @@ def _projected(attention: Attention, y_BTD: Tensor, memory: Memory | None) -> tu
     if memory is not None:
         query_BTD, kv = attention.query(y_BTD), memory[1]
     else:
-        kv, joint_BTD = attention.project(y_BTD)
+        kv, joint_BTD = attention.unplaced(y_BTD)
         query_BTD = attention.query(y_BTD) if joint_BTD is None else joint_BTD
     return query_BTD.unflatten(-1, (attention.heads, -1)).transpose(1, 2), kv
 

@@ -70,8 +70,18 @@ class Attention(nn.Module):
         self.joint.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
         del self.query, self.key_value
 
-    def project(self, x_BTD: Tensor) -> tuple[KeyValue, Tensor | None]:
-        """Of a sentence that attends to itself, what it offers and, after `join`, what it asks: [B, T, H·d_k]."""
+    def project(self, x_BTD: Tensor, visible: Visible) -> tuple[KeyValue, Tensor | None]:
+        """Of a sentence that attends to itself, what it offers and, after `join`, what it asks: [B, T, H·d_k].
+
+        `visible` is what its tokens will ask, so it knows where they stand.
+        """
+        kv, query_BTD = self.unplaced(x_BTD)
+        if self.positions is not None:
+            kv = KeyValue(self.positions.kept(kv.keys_BHKE, visible), kv.values_BHKE)
+        return kv, query_BTD
+
+    def unplaced(self, x_BTD: Tensor) -> tuple[KeyValue, Tensor | None]:
+        """The same before keys mind where they stand."""
         if self.joint is None:
             return self.keys_values(x_BTD), None
         sizes = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]

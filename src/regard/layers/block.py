@@ -105,7 +105,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x_BTD: Tensor, visible: Visible, past: KeyValue | None = None) -> tuple[Tensor, KeyValue]:
         """[B, T, D] → [B, T, D], and the keys and values of `past` followed by these T tokens'."""
         y_BTD = self.around_attention.enter(x_BTD)
-        kv, query_BTD = self.attention.project(y_BTD)
+        kv, query_BTD = self.attention.project(y_BTD, visible)
         kv = kv if past is None else past.extend(kv)
         x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
@@ -146,7 +146,7 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, DecoderMemory]:
         """[B, T, D] → [B, T, D], and the memory with these T tokens added."""
         y_BTD = self.around_attention.enter(x_BTD)
-        kv, query_BTD = self.attention.project(y_BTD)
+        kv, query_BTD = self.attention.project(y_BTD, visible)
         kv = kv if memory.past is None else memory.past.extend(kv)
         x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
         y_BTD = self.around_cross_attention.enter(x_BTD)

@@ -101,9 +101,16 @@ class PositionScheme(nn.Module, ABC):
     def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor | None]:
         """The queries and keys to compare, and what to add to their scores (broadcasts to [B, H, Q, K])."""
 
+    def kept(self, keys_BHTE: Tensor, visible: Visible) -> Tensor:
+        """The keys of tokens that ask `visible`, as later ones will find them: as they are, unless a scheme says else."""
+        return keys_BHTE
+
 
 class RotaryPositions(PositionScheme):
-    """Each pair of coordinates is turned by position · frequency: q·k then depends on the distance alone."""
+    """Each pair of coordinates is turned by position · frequency: q·k then depends on the distance alone.
+
+    A key is turned once, before it is kept: a step that looks back at a long text would turn all of it again.
+    """
 
     frequencies_E: Tensor
 
@@ -114,9 +121,13 @@ class RotaryPositions(PositionScheme):
         self.register_buffer("frequencies_E", frequencies(d_k), persistent=False)
 
     def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, None]:
-        """Turned queries, turned keys, no bias."""
-        queries_BQ, keys_BK = visible.positions()
-        return self._turn(query_BHQE, queries_BQ), self._turn(keys_BHKE, keys_BK), None
+        """Turned queries, the keys that `kept` has turned, no bias."""
+        return self._turn(query_BHQE, visible.positions()[0]), keys_BHKE, None
+
+    def kept(self, keys_BHTE: Tensor, visible: Visible) -> Tensor:
+        """Turned keys; beams that share their sentence's memory ask side by side, but each writes a row."""
+        positions_BT = visible.positions()[0].reshape(keys_BHTE.shape[0], keys_BHTE.shape[2])
+        return self._turn(keys_BHTE, positions_BT)
 
     def _turn(self, x_BHTE: Tensor, positions_BT: Tensor) -> Tensor:
         angles_B1TE = (positions_BT[..., None].float() * self.frequencies_E)[:, None]
