@@ -61,7 +61,7 @@ class SearchSettings:
     diversity: float = 0.5
     """By how much, in log-probability, with `groups` of more than 1."""
     too_long: Literal["split", "begin"] = "split"
-    """Of a source that is too long, write for one piece after the other, or for its beginning alone, as summaries do."""
+    """Of a source that is too long, translate piece after piece, or read the beginning alone, as for summaries."""
 
     def __post_init__(self) -> None:
         check_words(self)

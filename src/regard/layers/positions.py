@@ -102,7 +102,7 @@ class PositionScheme(nn.Module, ABC):
         """The queries and keys to compare, and what to add to their scores (broadcasts to [B, H, Q, K])."""
 
     def kept(self, keys_BHTE: Tensor, visible: Visible) -> Tensor:
-        """The keys of tokens that ask `visible`, as later ones will find them: as they are, unless a scheme says else."""
+        """The keys of tokens that ask `visible`, as they are kept for later ones."""
         return keys_BHTE
 
 
