@@ -38,6 +38,7 @@ ATTENTIONS: list[dict[str, Any]] = [
     {"asks": "bottom", "decoder_layers": 3, "encoder_layers": 3, "bidirectional": "alternating"},
     {"asks": "bottom", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2, "bidirectional": "first"},
     {"attention": "general", "attend": "before", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2},
+    {"asks": "bottom", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2, "experts": 3, "d_ff": 8},
     {"asks": "bottom", "hard": True, "bidirectional": "alternating", "encoder_layers": 2, "decoder_layers": 2},
 ]
 CELLS: list[Cell] = ["rnn", "gru", "lstm"]

@@ -27,6 +27,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.batch import PADDING_SEGMENT, Places
 from regard.errors import UsageError
 from regard.layers.attention import KeyValue, Watcher
+from regard.layers.experts import MixtureOfExperts
 
 Cell = Literal["rnn", "gru", "lstm"]
 Links = Literal["plain", "residual", "fast-forward"]
@@ -181,6 +182,8 @@ class StackSizes:
     """True: each layer reads both ways, "first": the lowest one does, "alternating": see `InterleavedEncoder`."""
     d_context: int = 0
     """The size of what every layer but the lowest reads beside its input."""
+    experts: tuple[int, int, int, float] | None = None
+    """Below the top layer: how many, how many of them a token asks, d_ff of each, the weight of their balance."""
 
     def d_inputs(self) -> list[int]:
         """The size of each layer's input, lowest first; a context beside it does not count."""
@@ -221,12 +224,15 @@ class RecurrentEncoder(nn.Module):
             for index, x in enumerate(sizes.d_inputs())
         )
         self.links = links_of(sizes)
+        self.experts = _experts(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
     def forward(self, x_BSX: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, tuple[Hidden, ...]]:
         """The top layer's states, [B, S, D], and the state of every layer at each row's end."""
-        ends = []
+        ends: list[Hidden] = []
         for layer, link in zip(self.layers, self.links, strict=True):
+            if self.experts is not None and len(ends) == len(self.layers) - 1:
+                x_BSX = x_BSX + self.dropout(self.experts(x_BSX))
             x_BSX = self.dropout(x_BSX)
             y_BSD, end = layer(x_BSX, lengths_B)
             x_BSX = link(x_BSX, y_BSD)
@@ -248,6 +254,7 @@ class RecurrentStack(nn.Module):
             RecurrentLayer(sizes.cell, x, sizes.d_model) for x in (lowest, *(x + sizes.d_context for x in others))
         )
         self.links = links_of(sizes)
+        self.experts = _experts(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
     def zero(self, rows: int) -> tuple[Hidden, ...]:
@@ -273,14 +280,24 @@ class RecurrentStack(nn.Module):
         self, x_BTD: Tensor, hidden: Sequence[Hidden], context_BTD: Tensor | None = None
     ) -> tuple[Tensor, tuple[Hidden, ...]]:
         """All layers but the lowest, which has read these tokens."""
-        after = []
+        after: list[Hidden] = []
         for layer, link, before in zip(self.layers[1:], self.links[1:], hidden, strict=True):
+            if self.experts is not None and len(after) == len(hidden) - 1:
+                x_BTD = x_BTD + self.dropout(self.experts(x_BTD))
             x_BTD = self.dropout(x_BTD)
             beside = x_BTD if context_BTD is None else torch.cat([x_BTD, self.dropout(context_BTD)], dim=-1)
             y_BTD, end = layer(beside, before)
             x_BTD = link(x_BTD, y_BTD)
             after.append(end)
         return x_BTD, tuple(after)
+
+
+def _experts(sizes: StackSizes) -> MixtureOfExperts | None:
+    """What stands below the top layer of a stack, if anything does (Shazeer et al. 2017, appendix E)."""
+    if sizes.experts is None:
+        return None
+    experts, active, d_ff, balance = sizes.experts
+    return MixtureOfExperts(sizes.d_model, d_ff, "relu", experts, active, balance)
 
 
 def links_of(sizes: StackSizes) -> nn.ModuleList:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Places, Tokens
 from regard.layers.attention import KeyValue
+from regard.layers.experts import check_experts
 from regard.layers.interleaved import InterleavedEncoder
 from regard.layers.recurrent import (
     Cell,
@@ -85,12 +86,21 @@ class RecurrentSettings:
     """With attend = "after": give each step the output of the one before."""
     hard: bool = False
     """Attend to one position, drawn in training (REINFORCE) and the likeliest in evaluation."""
+    experts: int = 1
+    """Below the top layer of encoder and decoder: so many feed-forward networks, of which each token asks a few
+    (Shazeer et al. 2017); 1 is without."""
+    active_experts: int = 2
+    """How many of them a token asks."""
+    d_ff: int = 2048
+    """The size inside an expert."""
+    balance: float = 0.01
+    """The weight of the losses that keep the experts equally busy."""
     tied: bool = True
     """Use the embedding matrix as the output matrix."""
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding"):
+        for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding", "d_ff"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {value}")
@@ -109,6 +119,14 @@ class RecurrentSettings:
                 f"`d_embedding` must be `d_model` ({self.d_model}) where `tied` is set, but is {self.d_embedding}"
             )
         self._check_attention()
+        check_experts(self.experts, self.active_experts, self.balance)
+        if self.experts > 1 and (
+            self.bidirectional == "alternating" or min(self.encoder_layers, self.decoder_layers) < 2
+        ):
+            found = '`bidirectional` is "alternating"'
+            if self.bidirectional != "alternating":
+                found = f"`encoder_layers` is {self.encoder_layers} and `decoder_layers` {self.decoder_layers}"
+            raise ValueError(f"`experts` stand between two layers of a stack of at least 2, but {found}; set it to 1")
 
     def _check_attention(self) -> None:
         if self.attention == "none":
@@ -144,14 +162,17 @@ class RecurrentSettings:
         """The sizes of the encoder's stack."""
         d_input, layers = self.d_embedding or self.d_model, self.encoder_layers
         sizes = StackSizes(self.cell, layers, d_input, self.d_model, self.dropout, self.links)
-        return replace(sizes, bidirectional=self.bidirectional)
+        return replace(sizes, bidirectional=self.bidirectional, experts=self._expert_sizes())
 
     def decoder_sizes(self) -> StackSizes:
         """The sizes of the decoder's stack, whose lowest layer may read a context beside each token."""
         fed = self.feed_context or self.waits
         d_input = (self.d_embedding or self.d_model) + (self.d_model if fed else 0)
         sizes = StackSizes(self.cell, self.decoder_layers, d_input, self.d_model, self.dropout, self.links)
-        return replace(sizes, d_context=self.d_model if self.feed_all else 0)
+        return replace(sizes, d_context=self.d_model if self.feed_all else 0, experts=self._expert_sizes())
+
+    def _expert_sizes(self) -> tuple[int, int, int, float] | None:
+        return (self.experts, self.active_experts, self.d_ff, self.balance) if self.experts > 1 else None
 
 
 class Summary(nn.Module):

@@ -6,6 +6,8 @@
 p and q are the model's two answers to one batch: for R-Drop under two draws of dropout, for SimCut q is the answer
 where whole tokens were cut from what the model reads. R-Drop is here half of its authors' sum, so that losses can be
 compared with those of a run without it; their α is this α.
+
+To that is added what a model's experts (`regard.layers.experts`), if it has any, say of how unevenly they are asked.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch
 from regard.errors import UsageError
 from regard.layers.dropout import TokenCut
+from regard.layers.experts import MixtureOfExperts
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy, total_loss
 
@@ -82,6 +85,7 @@ class Objective(nn.Module):
                 "training.simcut: needs a model with token embeddings that can be cut, a `transformer` or a "
                 f"`gpt`, but the model is a {type(model).__name__}. Set it to 0."
             )
+        self._experts = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
         self._features = None
         if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
             self._features = _compiled(model, compiled) if compiled else model.features
@@ -93,6 +97,14 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The sum over all labels, []; divide by how many there are."""
+        loss = self._of_labels(batch)
+        # Every label bears the same share, so that the parts of a batch weigh as much as they have labels.
+        labels = (batch.labels_BT != IGNORED).sum() if self._experts else 0
+        for experts in self._experts:
+            loss = loss + labels * experts.take_imbalance()
+        return loss
+
+    def _of_labels(self, batch: Batch) -> Tensor:
         if self.readings == 2:
             return self._two_readings(batch)
         if self.carried is not None and isinstance(self.model, ContinuingModel):
