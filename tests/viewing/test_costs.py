@@ -89,8 +89,8 @@ def test_experts_that_nobody_asks_cost_memory_and_no_flops() -> None:
     d, f, layers = 64, 256, 3
     (plain, _), (asked, memory) = costs(TRANSFORMER), costs(replace(TRANSFORMER, experts=4))
     (many, more_memory) = costs(replace(TRANSFORMER, experts=8))
-    # In each layer a second expert, the gate and its noise, and the biases of two experts: they are matrix products here,
-    # with a matrix that says who asks whom and learns nothing.
+    # In each layer a second expert, the gate and its noise, and the biases: they are matrix products here, with a
+    # matrix that says who asks whom and learns nothing.
     four_more = layers * (6 * 2 * 4 * d + 4 * 2 * 4 * (f + d))
     assert asked.training_token - plain.training_token == 6 * layers * 2 * d * f + four_more
     assert many.training_token - asked.training_token == four_more
