@@ -32,7 +32,7 @@ class Column(nn.Module):
 
     def forward(self, x_BSX: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, list[Hidden]]:
         """The top layer's states, [B, S, D], and the state of every layer after the last token that it reads."""
-        ends = []
+        ends: list[Hidden] = []
         x_BSX = reverse_rows(x_BSX, lengths_B) if self.turned else x_BSX
         for layer, link in zip(self.layers, self.links, strict=True):
             if ends:  # each layer reads against the one below

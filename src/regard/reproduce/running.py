@@ -112,7 +112,8 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
     if row.members:
         place.mkdir(exist_ok=True)
         found = measure_together(study, row, out, recipe.data, max(beside, _held(out, others)), changes)
-        return _written(found, place, say)
+        _write(found, place, say)
+        return None
     if not (place / MANIFEST).is_file():
         resume = bool(checkpoint.found(place / folder.CHECKPOINTS))
         if resume:
@@ -123,10 +124,11 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
         if signal is not None:
             return signal
     found = measure(study, row, place, recipe.data, max(beside, _held(out, others)), changes)
-    return _written(found, place, say)
+    _write(found, place, say)
+    return None
 
 
-def _written(found: Outcome, place: Path, say: Say) -> None:
+def _write(found: Outcome, place: Path, say: Say) -> None:
     found.write(place)
     say(f"{found.row}: dev BLEU {found.dev.bleu:.2f}, test BLEU {found.test.bleu:.2f}")
 
