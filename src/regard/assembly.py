@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 
+from regard.batch import Specials, Tokens
 from regard.data.batching import Batches
 from regard.data.dataset import Dataset
+from regard.decoding.sampling import SamplingSettings, sample
 from regard.errors import UsageError
 from regard.initial import Beginning
 from regard.machine import choose_device
 from regard.models.build import AnyModel, build_any
 from regard.models.interface import ContinuingModel, SequenceModel
 from regard.recipe import Recipe
+from regard.training.reward import Draw, Rewards
 from regard.training.team import Team, own_device
 from regard.training.trainer import Trainer
 
@@ -43,7 +47,25 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
     if begins is not None:
         model.load_state_dict(begins.weights)
     batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
-    return Trainer(model, batches, recipe.training, recipe.seed, team)
+    if recipe.training.reward and recipe.batch.layout != "buckets":
+        raise UsageError(
+            "batch.layout: must be `buckets` with `training.reward`, which needs one sentence a row, but is "
+            f"`{recipe.batch.layout}`. Choose `buckets`."
+        )
+    rewards = Rewards(_draw(data.tokenizer.specials), data.tokenizer.specials) if recipe.training.reward else None
+    return Trainer(model, batches, recipe.training, recipe.seed, team, rewards)
+
+
+def _draw(specials: Specials) -> Draw:
+    """Draws from a model as it is; training itself knows no such thing."""
+
+    def draw(model: SequenceModel[Any], source: Tokens, most: int, seed: int) -> list[tuple[int, ...]]:
+        rows = source.ids_BT.shape[0]
+        seeds, settings = range(seed, seed + rows), SamplingSettings(max_tokens=most)
+        found = sample(model, [()] * rows, specials, settings, seeds, source=source)
+        return [(*each.tokens, specials.end) if each.finish_reason == "end" else each.tokens for each in found]
+
+    return draw
 
 
 def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:

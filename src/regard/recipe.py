@@ -29,7 +29,7 @@ PRESETS = Path(__file__).parent / "recipes"
 DEFAULT_KIND = TransformerSettings().kind
 SAME_WEIGHTS = {"gpt", "decoder-only"}  # one stack of layers, weight by weight
 LABELLING = {"classifier": "text", "tagger": "words"}  # what each kind of model labels
-WEIGHTLESS = ("dropout", "source_loss")  # settings of a model that no weight depends on
+WEIGHTLESS = ("dropout", "source_loss", "balance")  # settings of a model that no weight depends on
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,9 @@ WAVENET = WaveNetSettings(channels=6, skip_channels=8, dilations=(1, 2), repeats
 BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
 RECURRENT = RecurrentSettings(encoder_layers=2, decoder_layers=2, d_model=12)
+GNMT = replace(
+    RECURRENT, cell="lstm", encoder_layers=3, bidirectional="first", links="residual", asks="bottom", feed_all=True
+)
 RECURRENT_LM = RecurrentLMSettings(d_model=12)
 
 
@@ -105,8 +108,10 @@ ZOO: dict[str, Entry] = {
     "transformer-relative": _transformer(replace(TRANSFORMER, positions="relative", reach=2, activation="swiglu")),
     "transformer-alibi": _transformer(replace(TRANSFORMER, positions="alibi", tie="embeddings")),
     "transformer-learned": _transformer(replace(TRANSFORMER, positions="learned", max_positions=LEARNED, tie="target")),
+    "transformer-moe": _transformer(replace(TRANSFORMER, experts=4)),
     "gpt": _gpt(GPT_2),
     "gpt-relative": _gpt(replace(GPT_2, positions="relative", reach=2)),
+    "gpt-moe": _gpt(replace(GPT_2, experts=3, activation="swiglu")),
     "gpt-rotary-window": _gpt(replace(GPT_2, norm="post", positions="rotary", window=2, tied=False)),
     "decoder-only": _decoder_only(DECODER_ONLY),
     "decoder-only-rotary": _decoder_only(replace(DECODER_ONLY, positions="rotary", source_loss=0.5)),
@@ -123,6 +128,9 @@ ZOO: dict[str, Entry] = {
     "recurrent-hard-before": _recurrent(replace(RECURRENT, cell="rnn", attention="dot", attend="before", hard=True)),
     "recurrent-last": _recurrent(replace(RECURRENT, attention="none", context="last", tied=False, d_embedding=7)),
     "recurrent-mean": _recurrent(replace(RECURRENT, cell="rnn", attention="none", context="mean", feed_context=True)),
+    "recurrent-gnmt": _recurrent(GNMT),
+    "recurrent-moe": _recurrent(replace(GNMT, experts=4, d_ff=10)),
+    "recurrent-deep-att": _recurrent(replace(GNMT, bidirectional="alternating", links="fast-forward", feed_all=False)),
     "recurrent-lm": _recurrent_lm(RECURRENT_LM),
     "recurrent-lm-gru": _recurrent_lm(replace(RECURRENT_LM, cell="gru", links="residual", tied=True)),
 }

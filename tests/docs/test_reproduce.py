@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 
+import torch
+
+from regard.models.build import build
 from regard.recipe import load_recipe
 from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
 from regard.reproduce.outcome import MEASURES
 from regard.reproduce.published import published
 from regard.reproduce.studies import STUDIES
 from regard.reproduce.study import Asked, recipe_of
+from regard.reproduce.table2 import TABLE2
 from regard.reproduce.table3 import TABLE3
 
 from .pages import DOCS, blocks, prose, table_rows
@@ -36,6 +40,24 @@ def test_the_budget_of_table_3() -> None:
         f"The warm-up is {course.optimiser.warmup} steps. The rate is multiplied by {course.optimiser.factor}," in TEXT
     )
     assert f"Gradients are clipped at {course.optimiser.clip:g}." in TEXT
+
+
+def test_the_systems_of_table_2() -> None:
+    rows = table_rows(TEXT.partition("### `table2`")[2].partition("\n### ")[0])
+    sizes: dict[str, int] = {}
+    for row in TABLE2.rows:
+        recipe = recipe_of(TABLE2, row, Asked(overrides=("data.kind=generated",)))
+        with torch.device("meta"):
+            model = build(recipe.model, recipe.tokenizer.vocabulary)
+        own = sum(weight.numel() for weight in model.parameters())
+        sizes[row.name] = sum(sizes[name] for name in row.members) or own
+        assert f"{recipe.training.steps:,} steps" in TEXT.partition("### `table2`")[2]
+    assert [(row[0].strip("`"), row[2]) for row in rows] == [
+        (name, f"{size / 1e6:.0f}") for name, size in sizes.items()
+    ]
+    base = recipe_of(TABLE2, TABLE2.rows[-2], Asked(overrides=("data.kind=generated",)))
+    rung = recipe_of(LADDER_EUROPARL, LADDER_EUROPARL.rows[-2], Asked(overrides=("data.kind=generated",)))
+    assert (base.batch, base.training, base.model) == (rung.batch, rung.training, rung.model)
 
 
 def test_the_rungs_of_the_ladder() -> None:

@@ -26,6 +26,7 @@ MODELS = {
     "post-norm gpt": f"kind='gpt', layers=1, norm='post', positions='sinusoidal', activation='relu', {SIZES}",
     "decoder-only": f"kind='decoder-only', layers=2, max_positions=128, {SIZES}",
     "recurrent": "kind='recurrent', d_model=16",
+    "experts": "kind='transformer', encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2, experts=3",
     "convs2s": "kind='convs2s', encoder=[[1, 16, 3]], decoder=[[2, 16, 3]], embedding=16",
     "bytenet": "kind='bytenet', channels=8, dilations=[1], repeats=1",
 }

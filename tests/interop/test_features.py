@@ -24,6 +24,11 @@ def test_a_line_for_each_target() -> None:
     assert report(load_recipe("base").model)[0] == "export: huggingface can express this model"
 
 
+def test_experts_are_named() -> None:
+    settings = build_recipe({}, ['model={kind="transformer", experts=4}'], "t").model
+    assert [lacking(settings, target) for target in TARGETS] == [["experts = 4"]] * 3
+
+
 def test_other_kinds_are_named() -> None:
     settings = build_recipe({}, ['model={kind="recurrent"}'], "t").model
     assert [lacking(settings, target) for target in TARGETS] == [['kind = "recurrent"']] * 3

@@ -35,6 +35,11 @@ ATTENTIONS: list[dict[str, Any]] = [
     {"attention": "scaled"},
     {"attention": "general", "hard": True},
     {"attention": "additive", "hard": True},
+    {"asks": "bottom", "decoder_layers": 3, "encoder_layers": 3, "bidirectional": "alternating"},
+    {"asks": "bottom", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2, "bidirectional": "first"},
+    {"attention": "general", "attend": "before", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2},
+    {"asks": "bottom", "feed_all": True, "decoder_layers": 2, "encoder_layers": 2, "experts": 3, "d_ff": 8},
+    {"asks": "bottom", "hard": True, "bidirectional": "alternating", "encoder_layers": 2, "decoder_layers": 2},
 ]
 CELLS: list[Cell] = ["rnn", "gru", "lstm"]
 CONTEXTS: list[Context] = ["last", "projected", "mean"]
@@ -333,6 +338,13 @@ def test_a_source_is_needed_by_one_and_refused_by_the_other() -> None:
         ({"attention": "none", "attend": "after"}, '`attend` needs an `attention`, but that is "none"'),
         ({"feed_context": True}, "`feed_context` gives one context to every step, but `attention` is 'additive'"),
         ({"input_feeding": True}, '`input_feeding` needs `attend` = "after"'),
+        (
+            {"bidirectional": "last"},
+            '`bidirectional` must be true or false or "first" or "alternating", but is \'last\'',
+        ),
+        ({"d_model": 7, "bidirectional": "first"}, "`d_model` must be even where `bidirectional` is set, but is 7"),
+        ({"feed_all": True, "attend": "after"}, "`feed_all` needs `attend` = \"before\", but that is 'after'"),
+        ({"asks": "bottom", "attention": "dot"}, "`asks` needs `attend` = \"before\", but that is 'after'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], message: str) -> None:

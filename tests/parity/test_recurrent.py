@@ -14,9 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.batch import Specials, Tokens
+from regard.batch import Batch, Specials, Tokens
 from regard.decoding.search import SearchSettings, beam_search
-from regard.layers.recurrent import Cell, ReadingLayer, RecurrentStack, StackSizes
+from regard.layers.interleaved import Column, InterleavedEncoder
+from regard.layers.recurrent import (
+    Cell,
+    Hidden,
+    Link,
+    ReadingLayer,
+    RecurrentEncoder,
+    RecurrentLayer,
+    RecurrentStack,
+    StackSizes,
+)
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +94,92 @@ def test_a_stack_is_torchs_at_once_and_token_by_token(cell: Cell) -> None:
         for layer, end in enumerate(hidden):
             for ours, wanted in zip((end.output_BD, end.cell_BD), states(last), strict=False):
                 same(ours, wanted[layer])
+
+
+def torchs(layer: nn.Module, x_BTX: Tensor, turned: bool = False) -> Tensor:
+    """What torch's LSTM makes of whole rows, from left to right or `turned`, with the weights of one of our layers."""
+    kernel = layer.kernel
+    assert isinstance(kernel, nn.LSTM)
+    theirs = nn.LSTM(kernel.input_size, kernel.hidden_size, batch_first=True)
+    theirs.load_state_dict(kernel.state_dict())
+    y_BTD: Tensor = theirs(x_BTX.flip(1) if turned else x_BTX)[0]
+    return y_BTD.flip(1) if turned else y_BTD
+
+
+def test_gnmts_encoder_is_torchs_lstms_the_lowest_both_ways_with_sums_around_the_others() -> None:
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(StackSizes("lstm", 3, 5, 6, 0.0, "residual", "first"), keep_cells=False)
+    x_BTX = torch.randn(3, 7, 5)
+    lowest, second, third = encoder.layers
+    assert isinstance(lowest, ReadingLayer)
+    assert lowest.right_to_left is not None
+    below = torch.cat([torchs(lowest.left_to_right, x_BTX), torchs(lowest.right_to_left, x_BTX, True)], dim=-1)
+    for layer in (second, third):
+        assert isinstance(layer, ReadingLayer)
+        assert layer.right_to_left is None
+        below = below + torchs(layer.left_to_right, below)
+    same(encoder(x_BTX, None)[0], below)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_deep_atts_encoder_is_two_columns_of_torchs_lstms_that_turn_around(layers: int) -> None:
+    torch.manual_seed(0)
+    encoder = InterleavedEncoder(StackSizes("lstm", layers, 5, 6, 0.0, "fast-forward"), keep_cells=False)
+    x_BTX = torch.randn(3, 7, 5)
+    columns = []
+    for first, column in enumerate(encoder.columns):
+        assert isinstance(column, Column)
+        road_BTX = x_BTX
+        for number, (layer, link) in enumerate(zip(column.layers, column.links, strict=True)):
+            y_BTD = torchs(layer, road_BTX, turned=(first + number) % 2 == 1)
+            assert isinstance(link, Link)
+            assert link.join is not None
+            road_BTX = link.join(torch.cat([road_BTX, y_BTD], dim=-1))
+        columns.append(road_BTX)
+    same(encoder(x_BTX, None)[0], torch.cat(columns, dim=-1))
+
+
+def test_deep_atts_columns_read_padded_rows_within_their_lengths() -> None:
+    torch.manual_seed(0)
+    encoder = InterleavedEncoder(StackSizes("lstm", 3, 5, 6, 0.0, "fast-forward"), keep_cells=True)
+    x_BTX = torch.randn(3, 7, 5)
+    padded_BTD, ends = encoder(x_BTX, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone_BTD, own = encoder(x_BTX[row : row + 1, :length], None)
+        same(padded_BTD[row, :length], alone_BTD[0])
+        for end, alone in zip(ends, own, strict=True):
+            assert end.cell_BD is not None
+            same(end.output_BD[row], alone.output_BD[0])
+            same(end.cell_BD[row : row + 1], alone.cell_BD)
+
+
+@torch.no_grad()
+def test_gnmts_decoder_is_torchs_lstms_the_lowest_asks_and_all_read_the_answer() -> None:
+    torch.manual_seed(0)
+    settings = RecurrentSettings(
+        cell="lstm", decoder_layers=3, d_model=6, links="residual", asks="bottom", feed_all=True, dropout=0
+    )
+    model = RecurrentEncoderDecoder(settings, vocabulary=9).eval()
+    source, target_BT = Tokens.whole(torch.tensor([[3, 4, 5]])), torch.tensor([[1, 6, 7, 8]])
+    state = model.start(source, rows=1)
+    assert model.attention is not None
+    assert state.memory is not None
+    lowest, *others = [layer for layer in model.decoder.layers if isinstance(layer, RecurrentLayer)]
+    bottom, contexts, below = state.hidden[0], [], []
+    for token_B in target_BT.unbind(1):
+        contexts.append(model.attention(bottom.output_BD[:, None], state.memory, None).context_BQD)
+        x_B1X = torch.cat([model.embedding(token_B)[:, None], contexts[-1]], dim=-1)
+        cell_BD = bottom.cell_BD
+        assert cell_BD is not None
+        y_B1D, (output, cell) = lowest.kernel(x_B1X, (bottom.output_BD[None], cell_BD[None]))
+        bottom = Hidden(output[0], cell[0])
+        below.append(y_B1D)
+    x_BTD, context_BTD = torch.cat(below, dim=1), torch.cat(contexts, dim=1)
+    for layer, start in zip(others, state.hidden[1:], strict=True):
+        assert start.cell_BD is not None
+        beside = torch.cat([x_BTD, context_BTD], dim=-1)
+        x_BTD = x_BTD + layer.kernel(beside, (start.output_BD[None], start.cell_BD[None]))[0]
+    same(model.features(Batch(source, Tokens.whole(target_BT), target_BT)), x_BTD)
 
 
 LETTERS = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]

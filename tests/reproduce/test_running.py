@@ -26,8 +26,10 @@ from regard.reproduce import running
 from regard.reproduce.judging import by_length
 from regard.reproduce.ladder import LADDER_MULTI30K
 from regard.reproduce.outcome import RESULT, read_outcome
+from regard.reproduce.rendering import render
 from regard.reproduce.running import run
 from regard.reproduce.study import Asked, Row
+from regard.reproduce.table2 import TABLE2
 from regard.reproduce.table3 import TABLE3
 from regard.settings.tree import text_of
 from regard.training import checkpoint
@@ -87,6 +89,41 @@ def test_every_rung_of_the_ladder_at_toy_size(row: Row, tmp_path: Path) -> None:
 def test_every_row_of_table_3_at_toy_size(row: Row, tmp_path: Path) -> None:
     run_toys(TABLE3, [row], tmp_path)
     assert read_outcome(tmp_path / row.name) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in TABLE2.rows if not row.members], ids=lambda row: row.name)
+def test_every_row_of_table_2_at_toy_size(row: Row, tmp_path: Path) -> None:
+    run_toys(TABLE2, [row], tmp_path)
+    assert read_outcome(tmp_path / row.name) is not None
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_models_that_write_as_one_wait_for_each_other_and_are_measured_as_regard_evaluate_does(tmp_path: Path) -> None:
+    first, second, both = TABLE2.chosen("convs2s,convs2s-2,convs2s-ensemble")
+    said: list[str] = []
+    run_toys(TABLE2, [first], tmp_path)
+    ran = run(TABLE2, [both], tmp_path, toy(TABLE2, both), said.append)
+    assert (ran.done, ran.elsewhere) == ([], ["convs2s-ensemble"])
+    assert said == ["convs2s-ensemble: waits for convs2s-2"]
+    assert run_toys(TABLE2, [second, both], tmp_path)[1].done == ["convs2s-ensemble"]
+    found, each = read_outcome(tmp_path / both.name), [read_outcome(tmp_path / name) for name in both.members]
+    assert found is not None
+    assert found.tokens == sum(member.tokens for member in each if member is not None)
+    assert found.parameters == sum(member.parameters for member in each if member is not None)
+    models = [regard.load(tmp_path / name) for name in both.members]
+    pairs = open_corpus(folder.read_recipe(tmp_path / first.name).data).test()
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    report = models[0].together(models[1:]).evaluate(sources, references, Scoring(language="de"))
+    scores = {score.name: score.value for score in report.scores}
+    assert found.test.bleu == pytest.approx(scores["BLEU"])
+    assert found.test.perplexity == pytest.approx(scores["perplexity per token"], rel=1e-5)
+    assert run_toys(TABLE2, [both], tmp_path)[0].done == ["convs2s-ensemble"]  # and nothing is done again
+    table = render(TABLE2, tmp_path)
+    assert [(each.measure, each.rows) for each in table.correlations()] == [("test BLEU", 2)]
+    assert "| `convs2s-ensemble` | ConvS2S, two as one |" in table.to_markdown()
+    assert "| 26.36 |" in table.to_markdown()
+    assert "7.7e+19" in table.to_markdown()
 
 
 def test_a_row_has_what_regard_evaluate_says_and_what_its_log_adds_up_to(done: Path) -> None:

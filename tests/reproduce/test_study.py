@@ -15,6 +15,7 @@ from regard.reproduce.ladder import LADDER_EUROPARL
 from regard.reproduce.outcome import MEASURES
 from regard.reproduce.studies import STUDIES
 from regard.reproduce.study import Asked, Row, Study, corpus_of, recipe_of
+from regard.reproduce.table2 import TABLE2
 from regard.reproduce.table3 import TABLE3
 
 
@@ -30,12 +31,13 @@ def corpora(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
 def test_every_row_is_a_recipe_of_its_own(study: Study, corpora: Path) -> None:
-    recipes = [recipe_of(study, row, Asked(corpora)) for row in study.rows]
+    recipes = [recipe_of(study, row, Asked(corpora)) for row in study.rows if not row.members]
     different = {repr(replace(recipe, name="")) for recipe in recipes}
     assert len(different) == len(recipes)
     # What is not studied is the same for all: the text, how it is cut, how it is searched, and for how long.
-    for part in ("seed", "data", "tokenizer", "search"):
+    for part in ("data", "tokenizer", "search"):
         assert len({repr(getattr(recipe, part)) for recipe in recipes}) == 1, part
+    assert {recipe.seed for recipe in recipes} == ({1, 2} if any(row.members for row in study.rows) else {1})
     assert len({recipe.training.steps for recipe in recipes}) == 1
     for row in study.rows:
         assert set(row.paper) <= set(MEASURES)
@@ -64,6 +66,16 @@ def test_the_ladder_compares_models_of_about_one_size(corpora: Path) -> None:
         sizes.append(sum(weight.numel() for weight in model.parameters()))
         assert recipe.batch.layout == ("packed" if model.packs_sentences else "buckets")
     assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_the_members_of_an_ensemble_differ_in_their_seed_alone(corpora: Path) -> None:
+    for row in TABLE2.rows:
+        each = [recipe_of(TABLE2, member, Asked(corpora)) for member in TABLE2.rows if member.name in row.members]
+        assert len({replace(recipe, name="", seed=0) for recipe in each}) == min(1, len(each))
+        assert len({recipe.seed for recipe in each}) == len(each)
+    assert sum(bool(row.members) for row in TABLE2.rows) == 2
+    with pytest.raises(ValueError, match=r"`members` must be rows above `b`, but \['c'\] are not"):
+        Study("wrong", "", (Row("a", "", "base"), Row("b", "", "base", members=("a", "c"))), (), {})
 
 
 def test_fewer_steps_shorten_the_warm_up_and_an_override_has_the_last_word(corpora: Path) -> None:

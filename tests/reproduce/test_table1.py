@@ -136,7 +136,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["table9"], "must be one of: table1, table3"),
+        (["table9"], "must be one of: table1, table2, table3"),
         (["table1", "--lengths", "1,two"], "whole numbers with commas between them, but is '1,two'"),
         (["table1", "--lengths", "64,64,32"], "at least 3 different lengths"),
         (["table1", "--lengths", "0,1,2"], "of 1 or more, but are [0, 1, 2]"),

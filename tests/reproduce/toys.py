@@ -25,7 +25,12 @@ MODELS = {
     "convs2s": "model={encoder = [[1, 16, 3]], decoder = [[1, 16, 3]], embedding = 16}",
 }
 # What a row is about has to stay in it: one head, or the size of a head.
-KEPT = {"a-h1": "model.heads=1", "a-h16": "model.heads=16", "a-h32": "model={heads = 32, d_model = 32}"}
+KEPT = {
+    "moe": "model={experts = 3, active_experts = 2, d_ff = 16}",
+    "a-h1": "model.heads=1",
+    "a-h16": "model.heads=16",
+    "a-h32": "model={heads = 32, d_model = 32}",
+}
 
 
 def toy(study: Study, row: Row, steps: int = 4, *overrides: str) -> Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import collate
 from regard.errors import UsageError
 from regard.layers.dropout import Noise
+from regard.layers.experts import MixtureOfExperts
 from regard.models.build import build
 from regard.models.recurrent import RecurrentSettings
 from regard.models.transformer import TransformerSettings
@@ -127,3 +129,39 @@ def test_only_common_rows_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Objective(model, ObjectiveSettings(), [(source, target)])(BATCH) == usual
     assert Objective(model, ObjectiveSettings(), [(source, target + 1)])(BATCH) == usual
     assert asked == [target]
+
+
+@pytest.mark.parametrize("asked", [ObjectiveSettings(), ObjectiveSettings(r_drop=5.0)], ids=["plain", "r-drop"])
+def test_experts_that_are_asked_unevenly_are_added_once_for_each_label(asked: ObjectiveSettings) -> None:
+    losses = []
+    for balance in (0.0, 0.5):
+        torch.manual_seed(0)
+        model = build(replace(MODEL, experts=3, balance=balance), 20)
+        Noise(model, seed=3).set(5)
+        losses.append(Objective(model.train(), asked)(BATCH))
+    taken = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
+    assert [module.imbalance for module in taken] == [None] * 2
+    model(BATCH if asked.r_drop == 0 else twice(BATCH))
+    uneven = sum(module.take_imbalance() for module in taken)
+    labels = int((BATCH.labels_BT != IGNORED).sum())
+    torch.testing.assert_close(losses[1] - losses[0], labels * uneven, rtol=1e-4, atol=1e-4)
+
+
+def test_experts_are_balanced_by_compiled_code_too() -> None:
+    torch.manual_seed(0)
+    model = build(replace(MODEL, experts=3, balance=0.5), 20)
+    Noise(model, seed=3).set(5)
+    plain = Objective(model.train(), ObjectiveSettings())
+    assert BATCH.source is not None
+    lengths = {(BATCH.source.ids_BT.shape[1], BATCH.target.ids_BT.shape[1])}
+    with pytest.MonkeyPatch.context() as patch:
+        compiler = torch.compile
+        patch.setattr(torch, "compile", lambda model, **more: compiler(model, fullgraph=True, backend="aot_eager"))
+        compiled = Objective(model, ObjectiveSettings(), lengths)
+        found = []
+        for objective in (plain, compiled):
+            model.zero_grad()
+            loss = objective(BATCH)
+            loss.backward()
+            found.append((loss, [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]))
+    torch.testing.assert_close(found[0], found[1])

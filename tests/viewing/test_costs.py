@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, get_args
 
@@ -82,6 +83,18 @@ def test_a_language_model_takes_six_flops_a_parameter_and_token() -> None:
     assert flops.training_token / 6 == pytest.approx(parameters, rel=0.01)
     assert flops.decoding_token / 2 == pytest.approx(parameters, rel=0.01)
     assert (flops.source_length, flops.decoding_source) == (None, 0)
+
+
+def test_experts_that_nobody_asks_cost_memory_and_no_flops() -> None:
+    d, f, layers = 64, 256, 3
+    (plain, _), (asked, memory) = costs(TRANSFORMER), costs(replace(TRANSFORMER, experts=4))
+    (many, more_memory) = costs(replace(TRANSFORMER, experts=8))
+    # In each layer a second expert, the gate and its noise, and the biases: they are matrix products here, with a
+    # matrix that says who asks whom and learns nothing.
+    four_more = layers * (6 * 2 * 4 * d + 4 * 2 * 4 * (f + d))
+    assert asked.training_token - plain.training_token == 6 * layers * 2 * d * f + four_more
+    assert many.training_token - asked.training_token == four_more
+    assert more_memory.weights - memory.weights == 4 * layers * 4 * (2 * d * f + f + d + 2 * d)
 
 
 def test_flops_of_an_lstm() -> None:

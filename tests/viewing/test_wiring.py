@@ -90,6 +90,29 @@ def test_a_gated_feed_forward_says_that_it_makes_two() -> None:
     assert Part("feed-forward", "8 → 2 × 12 → 8") in parts
 
 
+def test_experts_are_counted() -> None:
+    parts = wiring(meta(replace(TINY_GPT, experts=5)))[1][1].parts
+    assert Part("feed-forward", "8 → 12 → 8", notes=("2 of 5 experts",)) in parts
+
+
+def test_gnmt_and_deep_att_are_drawn_layer_by_layer() -> None:
+    gnmt = RecurrentSettings(
+        cell="lstm", encoder_layers=3, decoder_layers=3, d_model=8, bidirectional="first", links="residual",
+        asks="bottom", feed_all=True,
+    )  # fmt: skip
+    source, target = wiring(meta(gnmt))
+    read = [(part.name, part.sizes, box.times) for box in source for part in box.parts]
+    assert ("LSTM, left to right", "8 → 4", 1) in read
+    assert ("LSTM, right to left", "8 → 4", 1) in read
+    assert ("LSTM, left to right", "8 → 8", 2) in read
+    assert ("LSTM", "16 → 8") in [(part.name, part.sizes) for box in target for part in box.parts]
+    deep_att = replace(gnmt, bidirectional="alternating", links="fast-forward", feed_all=False)
+    source, _ = wiring(meta(deep_att))
+    columns = source[1]
+    assert columns.times == 2
+    assert [part.sizes for part in columns.parts if part.name == "LSTM"] == ["8 → 4", "4 → 4", "4 → 4"]
+
+
 def test_hard_attention_and_input_feeding_are_noted() -> None:
     settings = RecurrentSettings(d_model=8, attention="dot", hard=True, input_feeding=True)
     source, target = wiring(meta(settings))

@@ -65,6 +65,9 @@ Diversity = Annotated[
 Samples = Annotated[
     int, typer.Option(help="Draw so many translations and take the one most like the others; 0 searches.")
 ]
+Copied = Annotated[
+    bool, typer.Option("--copy-unknown", help="A model of whole words: copy what it wrote as <unk> from the source.")
+]
 Others = Annotated[
     list[Path] | None,
     typer.Option("--with", metavar="MODEL", help="Another model to translate with; may be given again."),
@@ -103,6 +106,7 @@ def translate(
     diverse: Diverse = None,
     diversity: Diversity = None,
     mbr: Samples = 0,
+    copy_unknown: Copied = False,
     others: Others = None,
     ensemble: Ensemble = "logprob",
     precision: Precision = "auto",
@@ -120,7 +124,7 @@ def translate(
         _check_document(file, out, {"--nbest": nbest > 1, "--json": as_json, "--resume": resume,
                                     "torchrun": share.world > 1})  # fmt: skip
     with making_settings("translate"):
-        options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr)
+        options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr, copy_unknown)
     folders = [model, *map(shipped.resolve, others or [])]
     loaded = _load(folders, ensemble, precision, engine)
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
@@ -238,12 +242,13 @@ def _options(
     alignment: bool,
     wished: tuple[str, Sequence[str], Sequence[str]],
     samples: int,
+    copy_unknown: bool,
 ) -> Options:
     from regard.api import Options, Wishes
 
     prefix, banned, required = wished
     wishes = Wishes(prefix, tuple(banned), tuple(required)) if any(wished) else None
-    return Options(longest, language, alignment, wishes, samples)
+    return Options(longest, language, alignment, wishes, samples, copy_unknown)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from regard.exploring.sentences import Said, Tongue
 from regard.exploring.steps import Step, Words, one_row, table
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer
 from regard.layers.embedding import Embedding
+from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LearnedPositions
 from regard.models.gpt import CausalTransformer
 from regard.models.interface import SequenceModel
@@ -66,8 +67,8 @@ class Walk:
 
 
 def can_walk(network: SequenceModel[Any]) -> bool:
-    """Whether there are layers to walk through: in Transformers and GPTs."""
-    return isinstance(network, Transformer | CausalTransformer)
+    """Whether there are layers to walk through: in Transformers and GPTs without experts."""
+    return isinstance(network, Transformer | CausalTransformer) and network.settings.experts == 1
 
 
 @torch.inference_mode()
@@ -102,6 +103,11 @@ class _Walker:
             raise UsageError(
                 f"walk: needs a Transformer or a GPT, but `{bundle.recipe.name}` is a `{bundle.recipe.model.kind}`. "
                 "Choose another model."
+            )
+        if not can_walk(network):
+            raise UsageError(
+                f"walk: needs one feed-forward network in each layer, but `{bundle.recipe.name}` has experts. Choose "
+                "another model."
             )
         self.network, self.tokenizer = network, tokenizer
         self.stack: Stack = stack or ("encoder" if isinstance(network, Transformer) else "decoder")
@@ -169,6 +175,7 @@ class _Walker:
             )
         else:
             attended(way, chosen.attention, chosen.around_attention, entered[1], keeps=keeps)
+        assert isinstance(chosen.feedforward, FeedForward)
         fed_forward(way, chosen.feedforward, chosen.around_feedforward)
         return way.steps
 

@@ -42,6 +42,8 @@ def lacking(settings: ModelSettings) -> list[str]:
         found.append(f'positions = "{settings.positions}"')
     if settings.window is not None:
         found.append(f"window = {settings.window}")
+    if settings.experts > 1:
+        found.append(f"experts = {settings.experts}")
     if settings.norm == "post" and settings.final_norm:
         found.append('final_norm = true with norm = "post"')
     if settings.norm == "pre" and settings.final_norm is False:
@@ -176,7 +178,8 @@ def _self_attention(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _feedforward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    network: FeedForward = layer.feedforward
+    network = layer.feedforward
+    assert isinstance(network, FeedForward)  # `lacking` refuses experts
     _norm(spec.ffn.layer_norm, layer.around_feedforward)
     weight: Tensor = network.inner.weight
     bias: Tensor = network.inner.bias

@@ -290,6 +290,8 @@ def lacking(settings: ModelSettings) -> list[str]:
     sizes, found = settings.layer_sizes(), []
     if settings.window is not None:
         found.append(f"window = {settings.window}")
+    if settings.experts > 1:
+        found.append(f"experts = {settings.experts}")
     if sizes.heads * sizes.d_k != sizes.d_model:
         found.append(f"d_k = {sizes.d_k} (only d_model / heads can be expressed)")
     if sizes.d_v != sizes.d_k:

@@ -52,6 +52,8 @@ def lacking(settings: ModelSettings) -> list[str]:
         return [f'positions = "{settings.positions}"']
     if isinstance(settings, TransformerSettings) and not settings.reads_end:
         return ["reads_end = false"]
+    if settings.experts > 1:
+        return [f"experts = {settings.experts}"]
     return []
 
 
@@ -325,8 +327,9 @@ class Graph:
         shrink = 1 / math.sqrt(attention.d_k)
         return attention.query.weight.detach() * shrink, attention.query.bias.detach() * shrink
 
-    def feedforward(self, network: FeedForward, x: str) -> str:
+    def feedforward(self, network: nn.Module, x: str) -> str:
         """Two linear maps with a non-linearity between."""
+        assert isinstance(network, FeedForward)  # `lacking` refuses experts
         y = self.linear(x, network.inner.weight, network.inner.bias)
         match network.activation:
             case "relu":

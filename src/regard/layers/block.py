@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.layers.attention import Attention, KeyValue, infers
 from regard.layers.dropout import Dropout, threshold
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
 from regard.layers.norm import LayerNorm
@@ -44,6 +45,9 @@ class LayerSizes:
     positions: PositionKind = "sinusoidal"
     reach: int = 128
     norm_epsilon: float = 1e-5
+    experts: int = 1
+    active_experts: int = 1
+    balance: float = 0.0
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
@@ -54,9 +58,12 @@ class LayerSizes:
         """An attention to another sentence: distances between the two mean nothing."""
         return Attention(self.d_model, self.heads, self.d_k, self.d_v)
 
-    def feedforward(self) -> FeedForward:
-        """The feed-forward network of these sizes."""
-        return FeedForward(self.d_model, self.d_ff, self.activation)
+    def feedforward(self) -> FeedForward | MixtureOfExperts:
+        """The feed-forward network of these sizes, or several of which each token asks a few."""
+        if self.experts == 1:
+            return FeedForward(self.d_model, self.d_ff, self.activation)
+        asked = self.active_experts
+        return MixtureOfExperts(self.d_model, self.d_ff, self.activation, self.experts, asked, self.balance)
 
 
 class Residual(nn.Module):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -27,9 +27,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.batch import PADDING_SEGMENT, Places
 from regard.errors import UsageError
 from regard.layers.attention import KeyValue, Watcher
+from regard.layers.experts import MixtureOfExperts
 
 Cell = Literal["rnn", "gru", "lstm"]
 Links = Literal["plain", "residual", "fast-forward"]
+Directions = bool | Literal["first", "alternating"]
 Score = Literal["additive", "general", "dot", "scaled"]
 
 _KERNELS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -176,10 +178,15 @@ class StackSizes:
     d_model: int
     dropout: float
     links: Links = "plain"
-    bidirectional: bool = False
+    bidirectional: Directions = False
+    """True: each layer reads both ways, "first": the lowest one does, "alternating": see `InterleavedEncoder`."""
+    d_context: int = 0
+    """The size of what every layer but the lowest reads beside its input."""
+    experts: tuple[int, int, int, float] | None = None
+    """Below the top layer: how many, how many of them a token asks, d_ff of each, the weight of their balance."""
 
     def d_inputs(self) -> list[int]:
-        """The size of each layer's input, lowest first."""
+        """The size of each layer's input, lowest first; a context beside it does not count."""
         return [self.d_input] + [self.d_model] * (self.layers - 1)
 
 
@@ -204,21 +211,28 @@ class Link(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """A stack that reads a whole sentence, in one direction or both.
+    """A stack that reads a whole sentence, in one direction, in both, or in both in its lowest layer.
 
     With `keep_cells` the states at the rows' ends have an LSTM's memory cells, too.
     """
 
     def __init__(self, sizes: StackSizes, keep_cells: bool) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(ReadingLayer(sizes, x, keep_cells) for x in sizes.d_inputs())
-        self.links = _links(sizes)
+        both = {True: sizes.layers, "first": 1}.get(sizes.bidirectional, 0)
+        self.layers = nn.ModuleList(
+            ReadingLayer(replace(sizes, bidirectional=index < both), x, keep_cells)
+            for index, x in enumerate(sizes.d_inputs())
+        )
+        self.links = links_of(sizes)
+        self.experts = _experts(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
     def forward(self, x_BSX: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, tuple[Hidden, ...]]:
         """The top layer's states, [B, S, D], and the state of every layer at each row's end."""
-        ends = []
+        ends: list[Hidden] = []
         for layer, link in zip(self.layers, self.links, strict=True):
+            if self.experts is not None and len(ends) == len(self.layers) - 1:
+                x_BSX = x_BSX + self.dropout(self.experts(x_BSX))
             x_BSX = self.dropout(x_BSX)
             y_BSD, end = layer(x_BSX, lengths_B)
             x_BSX = link(x_BSX, y_BSD)
@@ -229,13 +243,18 @@ class RecurrentEncoder(nn.Module):
 class RecurrentStack(nn.Module):
     """A stack that reads from left to right and can stop after any token: a decoder or a language model.
 
-    Dropout is on what goes up, never on what goes through time (Zaremba et al. 2014, section 3.2).
+    Dropout is on what goes up, never on what goes through time (Zaremba et al. 2014, section 3.2). With
+    `sizes.d_context` every layer but the lowest reads a context beside its input, which links go past (GNMT).
     """
 
     def __init__(self, sizes: StackSizes) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(RecurrentLayer(sizes.cell, x, sizes.d_model) for x in sizes.d_inputs())
-        self.links = _links(sizes)
+        lowest, *others = sizes.d_inputs()
+        self.layers = nn.ModuleList(
+            RecurrentLayer(sizes.cell, x, sizes.d_model) for x in (lowest, *(x + sizes.d_context for x in others))
+        )
+        self.links = links_of(sizes)
+        self.experts = _experts(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
     def zero(self, rows: int) -> tuple[Hidden, ...]:
@@ -243,18 +262,46 @@ class RecurrentStack(nn.Module):
         layers = [layer for layer in self.layers if isinstance(layer, RecurrentLayer)]
         return tuple(layer.zero(rows) for layer in layers)
 
-    def forward(self, x_BTX: Tensor, hidden: Sequence[Hidden]) -> tuple[Tensor, tuple[Hidden, ...]]:
+    def forward(
+        self, x_BTX: Tensor, hidden: Sequence[Hidden], context_BTD: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Hidden, ...]]:
         """T more tokens from the states `hidden`, one a layer: outputs [B, T, D] and the new states."""
-        after = []
-        for layer, link, before in zip(self.layers, self.links, hidden, strict=True):
-            x_BTX = self.dropout(x_BTX)
-            y_BTD, end = layer(x_BTX, before)
-            x_BTX = link(x_BTX, y_BTD)
+        y_BTD, first = self.lowest(x_BTX, hidden[0])
+        y_BTD, others = self.above(y_BTD, hidden[1:], context_BTD)
+        return y_BTD, (first, *others)
+
+    def lowest(self, x_BTX: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+        """The lowest layer alone: what the second one reads, [B, T, D], and the new state."""
+        x_BTX = self.dropout(x_BTX)
+        y_BTD, hidden = self.layers[0](x_BTX, hidden)
+        return self.links[0](x_BTX, y_BTD), hidden
+
+    def above(
+        self, x_BTD: Tensor, hidden: Sequence[Hidden], context_BTD: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Hidden, ...]]:
+        """All layers but the lowest, which has read these tokens."""
+        after: list[Hidden] = []
+        for layer, link, before in zip(self.layers[1:], self.links[1:], hidden, strict=True):
+            if self.experts is not None and len(after) == len(hidden) - 1:
+                x_BTD = x_BTD + self.dropout(self.experts(x_BTD))
+            x_BTD = self.dropout(x_BTD)
+            beside = x_BTD if context_BTD is None else torch.cat([x_BTD, self.dropout(context_BTD)], dim=-1)
+            y_BTD, end = layer(beside, before)
+            x_BTD = link(x_BTD, y_BTD)
             after.append(end)
-        return x_BTX, tuple(after)
+        return x_BTD, tuple(after)
 
 
-def _links(sizes: StackSizes) -> nn.ModuleList:
+def _experts(sizes: StackSizes) -> MixtureOfExperts | None:
+    """What stands below the top layer of a stack, if anything does (Shazeer et al. 2017, appendix E)."""
+    if sizes.experts is None:
+        return None
+    experts, active, d_ff, balance = sizes.experts
+    return MixtureOfExperts(sizes.d_model, d_ff, "relu", experts, active, balance)
+
+
+def links_of(sizes: StackSizes) -> nn.ModuleList:
+    """One link for each layer of a stack."""
     return nn.ModuleList(
         Link(sizes.links, d_input, sizes.d_model, lowest=index == 0) for index, d_input in enumerate(sizes.d_inputs())
     )

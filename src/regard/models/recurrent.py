@@ -11,6 +11,10 @@ V vocabulary.
 
 With `attend = "before"` c_t comes from s_(t-1) and enters the cell; with "after" it comes from s_t and enters
 only o_t, so that a whole target runs through the decoder in one call.
+
+With several layers s_(t-1) is the state of the top one, or with `asks = "bottom"` of the lowest (Wu et al. 2016, GNMT;
+Zhou et al. 2016, Deep-Att). Then only the lowest layer has to wait for attention, and a whole target runs through all
+others in one call. With `feed_all` each of them reads c_t beside its input, and o_t = s_t, as GNMT has it.
 """
 
 from __future__ import annotations
@@ -25,8 +29,11 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Places, Tokens
 from regard.layers.attention import KeyValue
+from regard.layers.experts import check_experts
+from regard.layers.interleaved import InterleavedEncoder
 from regard.layers.recurrent import (
     Cell,
+    Directions,
     Glance,
     Hidden,
     Links,
@@ -57,8 +64,9 @@ class RecurrentSettings:
     d_model: int = 512
     d_embedding: int | None = None
     """The size of a token's vector; d_model unless said otherwise."""
-    bidirectional: bool = True
-    """Read the source in both directions, each with d_model / 2 units."""
+    bidirectional: Directions = True
+    """Read the source in both directions, each with d_model / 2 units: true, in every layer · "first": in the lowest,
+    the others from left to right · "alternating": in two columns that turn around from layer to layer."""
     links: Links = "plain"
     dropout: float = 0.2
     context: Context = "projected"
@@ -70,16 +78,29 @@ class RecurrentSettings:
     attend: Attend | None = None
     """before: the context enters the cell · after: only the output. By default as the score's paper has it:
     before for additive, after for the others."""
+    asks: Literal["top", "bottom"] = "top"
+    """With attend = "before": which decoder layer's state asks."""
+    feed_all: bool = False
+    """With attend = "before": give the context to every decoder layer, not to the lowest and the output."""
     input_feeding: bool = False
     """With attend = "after": give each step the output of the one before."""
     hard: bool = False
     """Attend to one position, drawn in training (REINFORCE) and the likeliest in evaluation."""
+    experts: int = 1
+    """Below the top layer of encoder and decoder: so many feed-forward networks, of which each token asks a few
+    (Shazeer et al. 2017); 1 is without."""
+    active_experts: int = 2
+    """How many of them a token asks."""
+    d_ff: int = 2048
+    """The size inside an expert."""
+    balance: float = 0.01
+    """The weight of the losses that keep the experts equally busy."""
     tied: bool = True
     """Use the embedding matrix as the output matrix."""
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding"):
+        for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding", "d_ff"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {value}")
@@ -98,10 +119,18 @@ class RecurrentSettings:
                 f"`d_embedding` must be `d_model` ({self.d_model}) where `tied` is set, but is {self.d_embedding}"
             )
         self._check_attention()
+        check_experts(self.experts, self.active_experts, self.balance)
+        if self.experts > 1 and (
+            self.bidirectional == "alternating" or min(self.encoder_layers, self.decoder_layers) < 2
+        ):
+            found = '`bidirectional` is "alternating"'
+            if self.bidirectional != "alternating":
+                found = f"`encoder_layers` is {self.encoder_layers} and `decoder_layers` {self.decoder_layers}"
+            raise ValueError(f"`experts` stand between two layers of a stack of at least 2, but {found}; set it to 1")
 
     def _check_attention(self) -> None:
         if self.attention == "none":
-            for name in ("attend", "input_feeding", "hard"):
+            for name in ("attend", "input_feeding", "hard", "feed_all"):
                 if getattr(self, name):
                     raise ValueError(f'`{name}` needs an `attention`, but that is "none"; choose "additive"')
         elif self.feed_context:
@@ -109,6 +138,9 @@ class RecurrentSettings:
                 f"`feed_context` gives one context to every step, but `attention` is {self.attention!r} "
                 'and makes one for each; remove it or write `attention` = "none"'
             )
+        if (self.feed_all or self.asks == "bottom") and self.attends != "before":
+            name = "feed_all" if self.feed_all else "asks"
+            raise ValueError(f'`{name}` needs `attend` = "before", but that is {self.attends!r}; set it')
         if self.input_feeding and self.attends != "after":
             raise ValueError(
                 '`input_feeding` needs `attend` = "after": attention before the step feeds the cell already'
@@ -130,13 +162,17 @@ class RecurrentSettings:
         """The sizes of the encoder's stack."""
         d_input, layers = self.d_embedding or self.d_model, self.encoder_layers
         sizes = StackSizes(self.cell, layers, d_input, self.d_model, self.dropout, self.links)
-        return replace(sizes, bidirectional=self.bidirectional)
+        return replace(sizes, bidirectional=self.bidirectional, experts=self._expert_sizes())
 
     def decoder_sizes(self) -> StackSizes:
         """The sizes of the decoder's stack, whose lowest layer may read a context beside each token."""
         fed = self.feed_context or self.waits
         d_input = (self.d_embedding or self.d_model) + (self.d_model if fed else 0)
-        return StackSizes(self.cell, self.decoder_layers, d_input, self.d_model, self.dropout, self.links)
+        sizes = StackSizes(self.cell, self.decoder_layers, d_input, self.d_model, self.dropout, self.links)
+        return replace(sizes, d_context=self.d_model if self.feed_all else 0, experts=self._expert_sizes())
+
+    def _expert_sizes(self) -> tuple[int, int, int, float] | None:
+        return (self.experts, self.active_experts, self.d_ff, self.balance) if self.experts > 1 else None
 
 
 class Summary(nn.Module):
@@ -229,11 +265,12 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
         d_model, score = settings.d_model, settings.attention
         self.embedding = nn.Embedding(vocabulary, settings.d_embedding or d_model)
-        self.encoder = RecurrentEncoder(settings.encoder_sizes(), keep_cells=settings.context == "last")
+        encoder = InterleavedEncoder if settings.bidirectional == "alternating" else RecurrentEncoder
+        self.encoder = encoder(settings.encoder_sizes(), keep_cells=settings.context == "last")
         self.summary = Summary(settings)
         self.decoder = RecurrentStack(settings.decoder_sizes())
         self.attention = None if score == "none" else StateAttention(d_model, score, settings.hard)
-        joins = self.attention is not None or settings.feed_context
+        joins = (self.attention is not None and not settings.feed_all) or settings.feed_context
         self.combine = nn.Linear(2 * d_model, d_model) if joins else None
         self.dropout = nn.Dropout(settings.dropout)
         self.output = None if settings.tied else nn.Linear(d_model, vocabulary, bias=False)
@@ -293,11 +330,14 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
     def _decode(self, tokens_BT: Tensor, state: RecurrentState) -> tuple[_Decoded, RecurrentState]:
         """The one decoding path: `tokens_BT` may be all the target, a prefix, or one token a row."""
         x_BTE, readable_BK = self.embedding(tokens_BT), readable(state.source)
-        pieces = []
-        for x_BtE in x_BTE.split(1, dim=1) if self.settings.waits else (x_BTE,):
-            piece, state = self._advance(x_BtE, state, readable_BK)
-            pieces.append(piece)
-        decoded = _Decoded.join(pieces)
+        if self.settings.asks == "bottom":
+            decoded, state = self._from_below(x_BTE, state, readable_BK)
+        else:
+            pieces = []
+            for x_BtE in x_BTE.split(1, dim=1) if self.settings.waits else (x_BTE,):
+                piece, state = self._advance(x_BtE, state, readable_BK)
+                pieces.append(piece)
+            decoded = _Decoded.join(pieces)
         watcher = None if self.attention is None else self.attention.watcher
         if watcher is not None and decoded.weights_BTK is not None:
             watcher(decoded.weights_BTK[:, None])
@@ -312,18 +352,40 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         context_BTD = None if fed_BD is None else fed_BD[:, None].expand(-1, x_BTX.shape[1], -1)
         if context_BTD is not None:
             x_BTX = torch.cat([x_BTX, context_BTD], dim=-1)
-        features_BTD, hidden = self.decoder(x_BTX, state.hidden)
+        features_BTD, hidden = self.decoder(x_BTX, state.hidden, context_BTD if self.settings.feed_all else None)
         if glance is None:
             glance = self._look("after", features_BTD, state, readable_BK)
             context_BTD = context_BTD if glance is None else glance.context_BQD
-        if self.combine is not None and context_BTD is not None:
-            features_BTD = self.combine(torch.cat([features_BTD, context_BTD], dim=-1)).tanh()
+        features_BTD = self._combined(features_BTD, context_BTD)
         if self.settings.input_feeding:
             fed_BD = features_BTD[:, -1]
         # Attention before a step makes its context anew each time, so only the others keep theirs.
         kept_BD = None if self.settings.attends == "before" else fed_BD
         decoded = _Decoded.of(self.dropout(features_BTD), glance)
         return decoded, RecurrentState(hidden, state.memory, state.source, kept_BD)
+
+    def _from_below(
+        self, x_BTE: Tensor, state: RecurrentState, readable_BK: Tensor | None
+    ) -> tuple[_Decoded, RecurrentState]:
+        """The lowest layer and its attention token by token, then all tokens through the layers above."""
+        pieces, contexts, (lowest, *others) = [], [], state.hidden
+        for x_B1E in x_BTE.split(1, dim=1):
+            glance = self._look("before", lowest.output_BD[:, None], state, readable_BK)
+            assert glance is not None
+            y_B1D, lowest = self.decoder.lowest(torch.cat([x_B1E, glance.context_BQD], dim=-1), lowest)
+            pieces.append(_Decoded.of(y_B1D, glance))
+            contexts.append(glance.context_BQD)
+        below, context_BTD = _Decoded.join(pieces), torch.cat(contexts, dim=1)
+        fed_BTD = context_BTD if self.settings.feed_all else None
+        features_BTD, hidden = self.decoder.above(below.features_BTD, others, fed_BTD)
+        features_BTD = self.dropout(self._combined(features_BTD, context_BTD))
+        return replace(below, features_BTD=features_BTD), replace(state, hidden=(lowest, *hidden))
+
+    def _combined(self, features_BTD: Tensor, context_BTD: Tensor | None) -> Tensor:
+        """o_t, [B, T, D], of the decoder's outputs and the contexts."""
+        if self.combine is None or context_BTD is None:
+            return features_BTD
+        return self.combine(torch.cat([features_BTD, context_BTD], dim=-1)).tanh()
 
     def _look(
         self, when: Attend, queries_BQD: Tensor, state: RecurrentState, readable_BK: Tensor | None

@@ -16,6 +16,7 @@ from regard.batch import PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer, LayerSizes, Norm
 from regard.layers.embedding import Embedding
+from regard.layers.experts import check_experts
 from regard.layers.feedforward import Activation
 from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, written_slots
 from regard.layers.mask import Mask, Visible
@@ -53,6 +54,12 @@ class StackSettings:
     """A norm after the last layer; unless given, with norm = "pre" and not with "post"."""
     norm_epsilon: float = 1e-5
     """ε of every norm."""
+    experts: int = 1
+    """How many feed-forward networks each layer has, of which a token asks a few (Shazeer et al. 2017); 1 is plain."""
+    active_experts: int = 2
+    """How many of them a token asks, with `experts` of more than 1."""
+    balance: float = 0.01
+    """The weight of the losses that keep the experts equally busy."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -70,6 +77,7 @@ class StackSettings:
             raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
         if not 0 < self.norm_epsilon < 1:
             raise ValueError(f"`norm_epsilon` must be above 0 and below 1, but is {self.norm_epsilon}")
+        check_experts(self.experts, self.active_experts, self.balance)
 
     def layer_sizes(self) -> LayerSizes:
         """The sizes of one layer."""
@@ -86,6 +94,9 @@ class StackSettings:
             self.positions,
             self.reach,
             self.norm_epsilon,
+            self.experts,
+            self.active_experts,
+            self.balance,
         )
 
     def embedding(self, vocabulary: int, scaled: bool = True) -> Embedding:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from regard import folder
+from regard.decoding.ensemble import Ensemble
+from regard.errors import DataError
 from regard.evaluation import catalogue, metrics
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood, likelihood
@@ -38,14 +40,22 @@ class Judgement:
 
 
 class Judge:
-    """A model, loaded once to be judged on several sets."""
+    """A model, loaded once to be judged on several sets; with `others` they write as one, and search as it does."""
 
-    def __init__(self, place: Path, device: str = "auto") -> None:
-        loaded = folder.load_folder(place, choose_device(device))
-        self.recipe, self.tokenizer, self.network = loaded.recipe, loaded.tokenizer, loaded.model
+    def __init__(self, place: Path, device: str = "auto", others: Sequence[Path] = ()) -> None:
+        everyone = [folder.load_folder(each, choose_device(device)) for each in (place, *others)]
+        loaded, networks = everyone[0], [each.model for each in everyone]
+        if strange := [each.place for each in everyone if each.tokenizer.to_json() != loaded.tokenizer.to_json()]:
+            raise DataError(
+                f"{strange[0]}: models that write as one must share a vocabulary, but its is not that of {place}. "
+                "Train them on one corpus."
+            )
+        self.recipe, self.tokenizer = loaded.recipe, loaded.tokenizer
         # Counted first: what is laid out anew for speed may count twice.
-        self.parameters = sum(weight.numel() for weight in self.network.parameters())
-        convert(self.network, "fp32")
+        self.parameters = sum(weight.numel() for network in networks for weight in network.parameters())
+        for network in networks:
+            convert(network, "fp32")
+        self.network = Ensemble(networks).eval() if others else networks[0]
         self._translator = Translator(self.network, self.tokenizer, self.network.context)
 
     def pairs(

@@ -29,7 +29,8 @@ def _recurrent(width: int, dropout: float, attention: str) -> str:
     )
 
 
-def _bytenet(channels: int, repeats: int, dropout: float) -> str:
+def bytenet(channels: int, repeats: int, dropout: float) -> str:
+    """The settings of a ByteNet."""
     # Tokens are words or parts of them here, not characters: a shorter reach does.
     return (
         f'model={{kind = "bytenet", channels = {channels}, dilations = [1, 2, 4, 8], repeats = {repeats}, '
@@ -37,7 +38,8 @@ def _bytenet(channels: int, repeats: int, dropout: float) -> str:
     )
 
 
-def _convs2s(layers: int, channels: int, dropout: float) -> str:
+def convs2s(layers: int, channels: int, dropout: float) -> str:
+    """The settings of a ConvS2S."""
     stack = f"[[{layers}, {channels}, 3]]"
     return (
         f'model={{kind = "convs2s", encoder = {stack}, decoder = {stack}, embedding = {channels}, tied = true, '
@@ -48,8 +50,8 @@ def _convs2s(layers: int, channels: int, dropout: float) -> str:
 def _ladder(
     preset: str,
     recurrent: tuple[int, float],
-    bytenet: str,
-    convs2s: str,
+    of_bytenet: str,
+    of_convs2s: str,
     norm: str,
     window: int,
     rate: float,
@@ -64,8 +66,8 @@ def _ladder(
         Row("rnn", "GRU, one fixed context", preset, (_recurrent(*recurrent, "none"), *slow)),
         Row("additive", "GRU, additive attention", preset, (_recurrent(*recurrent, "additive"), *slow)),
         Row("dot", "GRU, dot-product attention", preset, (_recurrent(*recurrent, "dot"), *slow)),
-        Row("bytenet", "ByteNet", preset, (bytenet, *slow)),
-        Row("convs2s", "ConvS2S", preset, (convs2s, f"training.optimiser.rate={rate}")),
+        Row("bytenet", "ByteNet", preset, (of_bytenet, *slow)),
+        Row("convs2s", "ConvS2S", preset, (of_convs2s, f"training.optimiser.rate={rate}")),
         Row("transformer", f"Transformer, {norm}-norm", preset, (f"model.norm={norm}",)),
         Row("windowed", f"Transformer, window {window}", preset, (f"model.norm={norm}", f"model.window={window}")),
     )
@@ -80,7 +82,7 @@ NOTES = (
 LADDER_MULTI30K = Study(
     "ladder-multi30k",
     "From one fixed context to the Transformer on Multi30k, English to German",
-    _ladder("tiny", (256, 0.3), _bytenet(96, 2, 0.3), _convs2s(4, 128, 0.3), "post", 5, 2e-3, 11_000),
+    _ladder("tiny", (256, 0.3), bytenet(96, 2, 0.3), convs2s(4, 128, 0.3), "post", 5, 2e-3, 11_000),
     (
         # The text, the batches and the search of the preset `multi30k`. Its moving mean of the weights is left out:
         # of 60 passes over a small corpus the best is not the last one for every model.
@@ -100,7 +102,7 @@ LADDER_MULTI30K = Study(
 LADDER_EUROPARL = Study(
     "ladder-europarl",
     "From one fixed context to the Transformer on Europarl, English to German",
-    _ladder("base", (1024, 0.0), _bytenet(256, 3, 0.0), _convs2s(9, 512, 0.0), "pre", 16, 1e-3, 28_600),
+    _ladder("base", (1024, 0.0), bytenet(256, 3, 0.0), convs2s(9, 512, 0.0), "pre", 16, 1e-3, 28_600),
     (
         # The text, the batches and the dropout of the preset `five-minutes`. Its clock would give slow models less.
         "tokenizer.vocabulary=32000",

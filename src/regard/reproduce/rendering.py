@@ -21,7 +21,7 @@ from regard.reproduce.study import Row, Study, names_corpus
 from regard.viewing.curves import Axis, Curve, curves_svg
 
 SHOWN_OF_CHECKSUM = 12
-RANKED = ("dev perplexity", "dev BLEU")
+RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
 
 
 @dataclass(frozen=True)

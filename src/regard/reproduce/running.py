@@ -4,6 +4,8 @@
     OUT/base/result.json    its figures; where this is, the row is done
     OUT/.base.lock          held by the process that works on the row; the system lets go of it if that dies
 
+A row of several models that write as one has a result.json alone, and waits for theirs.
+
 A row that was broken off goes on from its newest checkpoint. Several processes may run the same study into the same
 folder: each takes the next row that nobody works on.
 """
@@ -50,7 +52,7 @@ BEGUN = {folder.RECIPE, folder.TOKENIZER, folder.DATA, folder.METRICS, folder.CH
 
 @dataclass(frozen=True)
 class Ran:
-    """Which rows are done now, which others are at work on, and by which signal this was stopped, if it was."""
+    """Which rows are done now, which others are at work on or wait for them, and by which signal this was stopped."""
 
     done: list[str]
     elsewhere: list[str]
@@ -62,7 +64,10 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
     recipes = {row.name: recipe_of(study, row, asked) for row in rows}  # a mistake is found before the first hour
     check_folder(out)
     for row in rows:
-        _check_begun(out / row.name, recipes[row.name])
+        if row.members:
+            check_folder(out / row.name)
+        else:
+            _check_begun(out / row.name, recipes[row.name])
     if any(read_row(out / row.name, study.name, row.name) is None for row in rows):
         _check_sets(recipes[rows[0].name])
     out.mkdir(parents=True, exist_ok=True)
@@ -76,7 +81,11 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
                 elsewhere.append(row.name)
                 continue
             if read_row(out / row.name, study.name, row.name) is None:
-                if not prepared and not (out / row.name / MANIFEST).is_file():
+                if waits := [name for name in row.members if read_row(out / name, study.name, name) is None]:
+                    say(f"{row.name}: waits for {', '.join(waits)}")
+                    elsewhere.append(row.name)
+                    continue
+                if not prepared and not row.members and not (out / row.name / MANIFEST).is_file():
                     _prepare(recipes[row.name], out)
                     prepared = True
                 say(f"{row.name}: {row.what}")
@@ -100,6 +109,11 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
     """Train what is not trained, then measure; the name of the signal that came between, if one did."""
     place, others = out / row.name, [other for other in study.rows if other.name != row.name]
     beside = _held(out, others)
+    if row.members:
+        place.mkdir(exist_ok=True)
+        found = measure_together(study, row, out, recipe.data, max(beside, _held(out, others)), changes)
+        _write(found, place, say)
+        return None
     if not (place / MANIFEST).is_file():
         resume = bool(checkpoint.found(place / folder.CHECKPOINTS))
         if resume:
@@ -110,9 +124,13 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
         if signal is not None:
             return signal
     found = measure(study, row, place, recipe.data, max(beside, _held(out, others)), changes)
-    found.write(place)
-    say(f"{row.name}: dev BLEU {found.dev.bleu:.2f}, test BLEU {found.test.bleu:.2f}")
+    _write(found, place, say)
     return None
+
+
+def _write(found: Outcome, place: Path, say: Say) -> None:
+    found.write(place)
+    say(f"{found.row}: dev BLEU {found.dev.bleu:.2f}, test BLEU {found.test.bleu:.2f}")
 
 
 def begun(study: Study, out: Path) -> list[str]:
@@ -222,6 +240,37 @@ def measure(
         seed=recipe.seed,
         search=f"beam {recipe.search.beam}, {recipe.search.penalty} penalty with alpha {recipe.search.alpha}",
         data={Path(file).name: sha256 for file, sha256 in known.get("files", {}).items()},
+        changes=list(changes),
+    )
+
+
+def measure_together(
+    study: Study, row: Row, out: Path, data: CorpusSettings, beside: int = 0, changes: Sequence[str] = ()
+) -> Outcome:
+    """The figures of finished rows whose models write as one; what they cost in training is the sum of their costs."""
+    first, *others = [out / name for name in row.members]
+    each = [found for name in row.members if (found := read_row(out / name, study.name, name)) is not None]
+    recipe, corpus = folder.read_recipe(first), open_corpus(data)
+    judge = Judge(first, recipe.device, others)
+    scoring = Scoring(lowercase=study.lowercase, language=target_language(recipe.data))
+    dev, _ = _judged(judge, corpus.valid(), scoring, "dev")
+    test, judgement = _judged(judge, pairs := corpus.test(), scoring, "test")
+    tokens, seconds = sum(found.tokens for found in each), sum(found.seconds for found in each)
+    return replace(
+        each[0],
+        row=row.name,
+        what=row.what,
+        parameters=judge.parameters,
+        tokens=tokens,
+        flops=sum(found.flops for found in each),
+        seconds=seconds,
+        speed=tokens / max(seconds, 1e-9),
+        beside=max(beside, *(found.beside for found in each)),
+        dev=dev,
+        test=test,
+        decoded=judgement.tokens,
+        decoding_seconds=judgement.seconds,
+        lengths=_stretches(study, pairs, judgement),
         changes=list(changes),
     )
 

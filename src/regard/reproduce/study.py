@@ -32,6 +32,8 @@ class Row:
     overrides: tuple[str, ...] = ()
     paper: Mapping[str, float] = field(default_factory=dict)
     """By the name of a measure: see `regard.reproduce.outcome.MEASURES`."""
+    members: tuple[str, ...] = ()
+    """The rows whose models write as one; then nothing is trained, and the preset is that of the first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class Study:
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names) or not names:
             raise ValueError(f"`rows` must have different names and be at least one, but are {names}")
+        for place, row in enumerate(self.rows):
+            if unknown := set(row.members) - set(names[:place]):
+                raise ValueError(f"`members` must be rows above `{row.name}`, but {sorted(unknown)} are not")
 
     def chosen(self, names: str | None) -> list[Row]:
         """The rows of these names, with commas between them; all of them for None."""

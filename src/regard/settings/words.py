@@ -14,7 +14,11 @@ def check_words(settings: Any) -> None:
     cls: type = type(settings)
     for name, (_, hint) in fields_of(cls).items():
         options, value = options_of(hint), getattr(settings, name)
-        if all(get_origin(option) is Literal or option is NoneType for option in options):
-            words = [word for option in options for word in get_args(option) or (None,)]
+        if all(get_origin(option) is Literal or option in (bool, NoneType) for option in options):
+            words = [
+                word
+                for option in options
+                for word in get_args(option) or ((True, False) if option is bool else (None,))
+            ]
             if value not in words:
                 raise ValueError(f"`{name}` must be {describe(hint)}, but is {value!r}")

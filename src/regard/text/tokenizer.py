@@ -164,6 +164,11 @@ class Tokenizer:
         return self._size or self._inner.get_vocab_size()
 
     @property
+    def whole_words(self) -> bool:
+        """Whether tokens are whole words, so that a word is known or not."""
+        return isinstance(self._inner.model, models.WordLevel)
+
+    @property
     def rules(self) -> tokenizers.Tokenizer:
         """A copy of the library's tokenizer underneath, for whoever hands it to another toolkit."""
         return tokenizers.Tokenizer.from_str(self._inner.to_str())

@@ -6,6 +6,10 @@
 p and q are the model's two answers to one batch: for R-Drop under two draws of dropout, for SimCut q is the answer
 where whole tokens were cut from what the model reads. R-Drop is here half of its authors' sum, so that losses can be
 compared with those of a run without it; their α is this α.
+
+`regard.training.reward` adds the expected GLEU of what the model itself writes.
+
+To that is added what a model's experts (`regard.layers.experts`), if it has any, say of how unevenly they are asked.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch
 from regard.errors import UsageError
 from regard.layers.dropout import TokenCut
+from regard.layers.experts import MixtureOfExperts
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy, total_loss
+from regard.training.reward import Rewards
 
 
 @dataclass(frozen=True)
@@ -37,17 +43,23 @@ class ObjectiveSettings:
     """The weight α of SimCut; its authors use 3, 0 is without."""
     simcut_rate: float = 0.05
     """The chance of each token to be cut."""
+    reward: float = 0.0
+    """The weight of the expected GLEU of what the model itself writes; GNMT's authors use 4, 0 is without."""
+    samples: int = 15
+    """How many translations of each sentence are drawn for it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"`label_smoothing` must be at least 0 and below 1, but is {self.label_smoothing}")
-        for name in ("r_drop", "simcut"):
+        for name in ("r_drop", "simcut", "reward"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"`{name}` must be at least 0 and finite, but is {getattr(self, name)}")
         if not 0 < self.simcut_rate < 1:
             raise ValueError(f"`simcut_rate` must be between 0 and 1, but is {self.simcut_rate}")
         if self.r_drop and self.simcut:
             raise ValueError(f"`r_drop` ({self.r_drop}) and `simcut` ({self.simcut}) must not both be on")
+        if self.samples < 2:
+            raise ValueError(f"`samples` must be at least 2, to be compared with each other, but is {self.samples}")
 
 
 class Objective(nn.Module):
@@ -62,6 +74,7 @@ class Objective(nn.Module):
         settings: ObjectiveSettings,
         compiled: Collection[tuple[int, int]] = (),
         streams: bool = False,
+        rewards: Rewards | None = None,
     ) -> None:
         super().__init__()
         self.model, self.settings = model, settings
@@ -75,13 +88,20 @@ class Objective(nn.Module):
                 "batch.layout: `stream` needs a language model that reads on from batch to batch, a `recurrent-lm`, "
                 f"once, but {found}. Choose `blocks`, or set `r_drop` and `simcut` to 0."
             )
-        self._criterion = smoothed_cross_entropy(settings.label_smoothing)
+        self._criterion, self._plain = smoothed_cross_entropy(settings.label_smoothing), smoothed_cross_entropy(0.0)
         self._cuts = [module for module in model.modules() if isinstance(module, TokenCut)]
         if settings.simcut and not self._cuts:
             raise UsageError(
                 "training.simcut: needs a model with token embeddings that can be cut, a `transformer` or a "
                 f"`gpt`, but the model is a {type(model).__name__}. Set it to 0."
             )
+        self._rewards = rewards
+        if settings.reward and (rewards is None or not isinstance(model, SequenceModel) or not model.reads_source):
+            raise UsageError(
+                "training.reward: needs a model that translates and sentence pairs, but the model is a "
+                f"{type(model).__name__}. Set it to 0."
+            )
+        self._experts = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
         self._features = None
         if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
             self._features = _compiled(model, compiled) if compiled else model.features
@@ -93,6 +113,24 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The sum over all labels, []; divide by how many there are."""
+        rewarded = self._rewarded(batch) if self.settings.reward else 0
+        loss = self._of_labels(batch) + rewarded
+        # Every label bears the same share, so that the parts of a batch weigh as much as they have labels.
+        labels = (batch.labels_BT != IGNORED).sum() if self._experts else 0
+        for experts in self._experts:
+            loss = loss + labels * experts.take_imbalance()
+        return loss
+
+    def _rewarded(self, batch: Batch) -> Tensor:
+        """Nothing, with the gradient of the expected reward."""
+        assert self._rewards is not None
+        assert isinstance(self.model, SequenceModel)
+        drawn, better_R = self._rewards.drawn(self.model, batch, self.settings.samples)
+        losses_RT = self.model.losses(drawn, self._plain)
+        worse = self.settings.reward / (self.settings.samples - 1) * (better_R[:, None] * losses_RT).sum()
+        return worse - worse.detach()
+
+    def _of_labels(self, batch: Batch) -> Tensor:
         if self.readings == 2:
             return self._two_readings(batch)
         if self.carried is not None and isinstance(self.model, ContinuingModel):

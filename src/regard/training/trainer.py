@@ -32,6 +32,7 @@ from regard.training.loss import smoothed_cross_entropy, total_likelihood
 from regard.training.objective import Objective, ObjectiveSettings
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
+from regard.training.reward import Rewards
 from regard.training.sharding import WholeModel
 from regard.training.stopwatch import Stopwatch
 from regard.training.team import ALONE, Parallel, Team
@@ -137,7 +138,13 @@ class Trainer:
     """A model, its optimiser and its batches, and the step they have reached."""
 
     def __init__(
-        self, model: Learner, batches: Batches, settings: TrainingSettings, seed: int = 0, team: Team = ALONE
+        self,
+        model: Learner,
+        batches: Batches,
+        settings: TrainingSettings,
+        seed: int = 0,
+        team: Team = ALONE,
+        rewards: Rewards | None = None,
     ) -> None:
         self.model, self.batches, self.settings, self.team = model, batches, settings, team
         self.device = next(model.parameters()).device
@@ -153,7 +160,9 @@ class Trainer:
         self._whole = WholeModel(model) if sharded else None
         self._check_stream()
         worthwhile = batches.common(RARE) if settings.compile == "auto" else batches.lengths
-        objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams)
+        if settings.reward and sharded:
+            raise UsageError("training.reward: needs all weights in each process, but `parallel` is `fsdp`. Use `ddp`.")
+        objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams, rewards)
         self._readings, self._reader = objective.readings, objective
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(model, settings.optimiser)
@@ -301,7 +310,8 @@ class Trainer:
     def _step_graphs(self) -> StepGraphs | None:
         """What records steps, where a step is one piece of work of one GPU, and there are few shapes of it."""
         whole = self.team.size == self.parts == 1 and len(self.batches.shapes) <= graph.MANY
-        records = self._compiled and whole and self.device.type == "cuda"
+        # Rewards are given by the host.
+        records = self._compiled and whole and self.device.type == "cuda" and not self.settings.reward
         return StepGraphs(self._whole_step, self.device) if records else None
 
     def _change_weights(self, portion: Portion) -> tuple[Tensor, Tensor, Tensor]:

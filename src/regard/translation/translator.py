@@ -25,6 +25,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
 from regard.translation.risk import least_risk
+from regard.translation.unknown import Copying
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
 MARKS = ".,;:!?)\"'”’“«»…"  # what may share a token with the end of a word
@@ -143,6 +144,8 @@ class Options:
     wishes: Wishes | None = None
     samples: int = 0
     """Draw so many translations and take the one most like the others, instead of searching; 0 searches."""
+    copy_unknown: bool = False
+    """Of a model of whole words: where it wrote <unk>, put the word of the source that it looked at most."""
 
     def __post_init__(self) -> None:
         if self.longest is not None and self.longest < 2:
@@ -197,6 +200,7 @@ class Translator:
         if options.samples:
             _check_drawing(search, options.samples)
         units = self.units(texts, search, options)
+        copying = Copying(self.network, self.tokenizer) if options.copy_unknown else None
         if options.wishes is not None:
             self._check_wishes(units, search, options.wishes)
         left = Counter(unit.place for unit in units)
@@ -204,7 +208,7 @@ class Translator:
             progress(len(texts) - len(left), 0)  # empty texts
         answers: list[list[Translation]] = [[] for _ in units]
         for batch in batches([len(unit.ids) for unit in units], options.samples or search.beam):
-            found = self._search([units[number] for number in batch], search, options)
+            found = self._search([units[number] for number in batch], search, options, copying)
             for number, translations in zip(batch, found, strict=True):
                 answers[number] = translations
             if progress is not None:
@@ -250,7 +254,9 @@ class Translator:
             )
         return units
 
-    def _search(self, units: Sequence[Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
+    def _search(
+        self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
+    ) -> list[list[Translation]]:
         """The translations of units that share a batch."""
         specials, sources = self.tokenizer.specials, [unit.ids for unit in units]
         constraints = None if options.wishes is None else self._constraints(units, options.wishes)
@@ -271,13 +277,25 @@ class Translator:
         if options.alignment:
             first = self.network.members[0] if isinstance(self.network, Ensemble) else self.network
             links = align(first, sources, [hypotheses[0].tokens for hypotheses in found], specials)
+        texts = self._texts(units, found, copying)
         return [
             [
-                self._translation(unit, hypothesis, best if not rank else ())
-                for rank, hypothesis in enumerate(hypotheses)
+                self._translation(unit, hypothesis, text, best if not rank else ())
+                for rank, (hypothesis, text) in enumerate(zip(hypotheses, of_unit, strict=True))
             ]
-            for unit, hypotheses, best in zip(units, found, links, strict=True)
+            for unit, hypotheses, of_unit, best in zip(units, found, texts, links, strict=True)
         ]
+
+    def _texts(
+        self, units: Sequence[Unit], found: Sequence[Sequence[Hypothesis]], copying: Copying | None
+    ) -> list[list[str]]:
+        """What each unit's hypotheses say."""
+        if copying is None:
+            return [[self.tokenizer.decode(each.tokens) for each in hypotheses] for hypotheses in found]
+        everyone = [(unit, each.tokens) for unit, hypotheses in zip(units, found, strict=True) for each in hypotheses]
+        sources, read = [unit.text.strip() for unit, _ in everyone], [unit.ids for unit, _ in everyone]
+        texts = iter(copying.texts(sources, read, [tokens for _, tokens in everyone]))
+        return [[next(texts) for _ in hypotheses] for hypotheses in found]
 
     def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
         """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
@@ -313,9 +331,8 @@ class Translator:
                     "`extra_length`, or ask for less.",
                 )
 
-    def _translation(self, unit: Unit, found: Hypothesis, links: tuple[TokenLink, ...]) -> Translation:
+    def _translation(self, unit: Unit, found: Hypothesis, text: str, links: tuple[TokenLink, ...]) -> Translation:
         tokenizer, source = self.tokenizer, unit.ids[:-1]
-        text = tokenizer.decode(found.tokens)
         odd = {
             "cut": found.cut,
             "loop": is_loop(source, found.tokens),

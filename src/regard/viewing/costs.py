@@ -35,6 +35,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.batch import Batch, Tokens
+from regard.layers.experts import FLOPS
 from regard.models.interface import SequenceModel
 from regard.training.loss import smoothed_cross_entropy
 
@@ -136,7 +137,7 @@ def _train(model: SequenceModel[Any], rows: int, length: int) -> tuple[int, int,
 @contextmanager
 def _counting() -> Iterator[Callable[[], int]]:
     """Count the FLOPs inside the block; what it gives tells them afterwards."""
-    with FlopCounterMode(display=False) as counter, _Fused():
+    with FlopCounterMode(display=False, custom_mapping=FLOPS) as counter, _Fused():
         yield counter.get_total_flops
 
 

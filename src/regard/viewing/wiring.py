@@ -22,6 +22,7 @@ from regard.batch import Tokens
 from regard.layers.attention import Attention
 from regard.layers.block import Residual
 from regard.layers.convolution import CausalConvolution, Convolution
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LinearBias, PositionScheme, RelativePositions, RotaryPositions, SinusoidalPositions
 from regard.layers.recurrent import RecurrentLayer, StateAttention
@@ -177,6 +178,11 @@ def _describe(path: list[str], module: nn.Module) -> Part | None:
             gated = "2 × " if module.activation == "swiglu" else ""
             inner, outer = module.outer.in_features, module.outer.out_features
             return Part("feed-forward", f"{module.inner.in_features} → {gated}{inner} → {outer}")
+        case MixtureOfExperts():
+            experts, outer, inner = module.outer_EDF.shape
+            gated = "2 × " if module.activation == "swiglu" else ""
+            notes = (f"{module.active} of {experts} experts",)
+            return Part("feed-forward", f"{outer} → {gated}{inner} → {outer}", notes=notes)
         case RecurrentLayer():
             way = f", {name}" if path[-1].startswith(("left", "right")) else ""
             return Part(module.cell.upper() + way, f"{module.kernel.input_size} → {module.kernel.hidden_size}")
