@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -316,6 +316,7 @@ def test_a_run_that_stops_to_improve_stops_and_says_so(out: Path) -> None:
 
 def test_the_best_checkpoints_stay_and_can_be_averaged(out: Path) -> None:
     settings = ["training.keep=1", "training.keep_best=2", "training.average=2", 'training.average_of="best"']
+    settings.append('training.optimiser={schedule="constant", rate=0.1, warmup=0}')  # so much noise that a mean helps
     experiment.train(generated_recipe([*settings, "training.validate_every=6", "training.save_every=30"]), out)
     validations = sorted((event["nll"], event["step"]) for event in metrics(out) if event["event"] == "validation")
     best = {step for _, step in validations[:2]}
@@ -323,6 +324,29 @@ def test_the_best_checkpoints_stay_and_can_be_averaged(out: Path) -> None:
     mean = checkpoint.averaged([out / folder.CHECKPOINTS / f"{step:08d}" for step in best])
     weights = load_file(out / folder.WEIGHTS)
     assert all(torch.equal(mean[name], value) for name, value in weights.items())
+
+
+def test_an_average_that_is_worse_than_the_best_checkpoint_is_not_taken(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Checkpoints that are far apart: here the others have been turned around."""
+    averaged = checkpoint.averaged
+
+    def spoilt(places: Sequence[Path]) -> dict[str, torch.Tensor]:
+        mean = averaged(places)
+        return mean if len(places) == 1 else {name: -value for name, value in mean.items()}
+
+    monkeypatch.setattr(checkpoint, "averaged", spoilt)
+    settings = ["training.keep=1", "training.keep_best=2", "training.average=2", 'training.average_of="best"']
+    experiment.train(generated_recipe([*settings, "training.validate_every=6", "training.save_every=30"]), out)
+    validations = [(event["nll"], event["step"]) for event in metrics(out) if event["event"] == "validation"]
+    best = averaged([out / folder.CHECKPOINTS / f"{min(validations)[1]:08d}"])
+    weights = load_file(out / folder.WEIGHTS)
+    assert all(torch.equal(best[name], value) for name, value in weights.items())
+    (event,) = (event for event in metrics(out) if event["event"] == "average")
+    assert event["of"] == "the best checkpoint"
+    assert event["nll"] == pytest.approx(min(validations)[0], rel=1e-4)
+    assert "worse than the best alone, so that is taken" in capsys.readouterr().err
 
 
 def test_bleu_can_choose_the_best(out: Path) -> None:

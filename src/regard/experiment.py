@@ -277,9 +277,7 @@ class _Run:
 
     def _validate(self) -> Examination:
         found = self.examiner.examine()
-        by_bleu = found.bleu if self.recipe.training.best_by == "bleu" else None
-        goodness = by_bleu.value if by_bleu is not None else -found.validation.nll
-        self.validations.append((found.step, self.team.agree(goodness)))
+        self.validations.append((found.step, self._goodness(found)))
         self.log.event("validation", found.to_json())
         self.log.say(str(found))
         if self.watch is not None and (note := self.watch.validated(found.step, found.validation.nll)) is not None:
@@ -287,6 +285,11 @@ class _Run:
         self.log.samples(found.samples)
         self._draw_curves()
         return found
+
+    def _goodness(self, found: Examination) -> float:
+        """What the best are chosen by, more for a better one; the same for all members of a team."""
+        by_bleu = found.bleu if self.recipe.training.best_by == "bleu" else None
+        return self.team.agree(by_bleu.value if by_bleu is not None else -found.validation.nll)
 
     def _draw_curves(self) -> None:
         if not self.team.leads:
@@ -321,9 +324,7 @@ class _Run:
         if self._saved != self.trainer.step:
             self._save()
             self.saver.wait()
-        weights, what = self._final_weights()
-        self.trainer.load_weights(weights)
-        final = self.examiner.examine()
+        weights, what, final = self._final_model()
         self.log.say(f"{what}: validation {final.likelihood} (last step alone: {last.likelihood_alone})")
         self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.validation.nll})
         outcome = self._ended(ending, None, final)
@@ -336,7 +337,23 @@ class _Run:
             folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
         return outcome
 
-    def _final_weights(self) -> tuple[dict[str, Tensor], str]:
+    def _final_model(self) -> tuple[dict[str, Tensor], str, Examination]:
+        """Weights, what they are, and what a model with them can do, which has them now."""
+        course = self.recipe.training
+        weights, what = self._final_weights(course.average)
+        self.trainer.load_weights(weights)
+        final = self.examiner.examine()
+        best = max(goodness for _, goodness in self.validations)
+        if course.average_of == "best" and course.average > 1 and course.ema is None and self._goodness(final) < best:
+            # Of a short run that soon learns by heart, the best are too few and too different.
+            self.log.say(f"{what}: validation {final.likelihood}, which is worse than the best alone, so that is taken")
+            weights, what = self._final_weights(1)
+            self.trainer.load_weights(weights)
+            final = self.examiner.examine()
+        return weights, what, final
+
+    def _final_weights(self, count: int) -> tuple[dict[str, Tensor], str]:
+        """The weights to end with, and what they are: a moving mean, or that of so many checkpoints."""
         course = self.recipe.training
         if course.ema is not None:
             return self.trainer.moving_weights(), "moving average of the weights"
@@ -345,11 +362,11 @@ class _Run:
                 self.log.say(f"warning: {line}")
         places = {int(place.name): place for place in checkpoint.found(self.checkpoints)}
         if course.average_of == "best":
-            steps = [step for step in self._best_steps() if step in places][: course.average]
+            steps = [step for step in self._best_steps() if step in places][:count]
         else:
             # Not those that a signal asked for: the model must not depend on when its training was interrupted.
             regular = [step for step in places if step > 0 and step % course.save_every == 0]
-            steps = sorted({*regular, self.trainer.step} & places.keys())[-course.average :]
+            steps = sorted({*regular, self.trainer.step} & places.keys())[-count:]
         if self.team.leads and not steps:
             raise DataError(f"{self.checkpoints}: there must be a whole checkpoint to end with, but there is none.")
         which = "last" if course.average_of == "newest" else "best"
