@@ -239,3 +239,12 @@ def test_an_ensemble_has_one_direction() -> None:
 
 def test_what_nobody_sees_is_not_translated() -> None:
     assert load("everyday-en-de").translate(["\u200b", "\u00ad", " "]) == ["", "", ""]
+
+
+@pytest.mark.parametrize("word", ["Katze", "Katze."])
+def test_a_required_word_is_there_at_the_end_of_a_sentence_already(word: str) -> None:
+    """Before a full stop the word is cut in another way than before a space; it is the same word."""
+    model = load("everyday-en-de")
+    (free,) = model.translate(["I have a cat."])
+    (required,) = model.translations(["I have a cat."], options=Options(wishes=Wishes(required=(word,))))
+    assert required[0].text == free

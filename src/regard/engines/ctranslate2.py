@@ -232,7 +232,7 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         for name, neutral in (("coverage", 0.0), ("groups", 1)):
             if getattr(settings, name) != neutral:
                 raise lacks(f"`{name}`", f"set it to {neutral:g}")
-        if any(each.required for each in constraints):
+        if any(each.wanted for each in constraints):
             raise lacks("required words", "leave them out")
 
     @torch.inference_mode()

@@ -93,8 +93,8 @@ def to_json(translations: Sequence[Translation]) -> dict[str, object]:
 class Wishes:
     """What translations have to keep to, in words.
 
-    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it, a
-    banned one also before a punctuation mark: spelled with other subwords, it is another one.
+    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it, alone
+    or before a punctuation mark: spelled with other subwords, it is another one.
     """
 
     prefix: str = ""
@@ -112,21 +112,18 @@ class Wishes:
                     f"translate: a word to begin with, to ban or to require must be in the model's vocabulary, but "
                     f"`{phrase.strip()}` is not. Leave it out, or write it in another way."
                 )
-        # Byte vocabularies tell a word with a space before it from one without; for others both are the same. And where
-        # a mark is not split off, the end of a word may share a token with it.
-        banned = {tuple(tokenizer.encode(f"{space}{phrase.strip()}{mark}")): phrase
-                  for phrase, space, mark in product(self.banned, ("", " "), ("", *MARKS))}  # fmt: skip
-        banned = {tokens: phrase for tokens, phrase in banned.items() if tokenizer.unknown not in tokens}
-        banned = {tokens: phrase for tokens, phrase in banned.items()
-                  if not any(other != tokens and _holds(tokens, other) for other in banned)}  # fmt: skip
-        required = {tuple(tokenizer.encode(f" {phrase.strip()}")): phrase for phrase in self.required}
-        for wanted, unwanted in product(required, banned):
-            if _holds(wanted, unwanted):
+        # Byte vocabularies tell a word with a space before it from one without; for others both are the same. Without,
+        # a required word could be the end of another one.
+        banned = {tokens: phrase for phrase in self.banned for tokens in _cuts(tokenizer, phrase, ("", " "))}
+        required = {_cuts(tokenizer, phrase, (" ",)): phrase for phrase in self.required}
+        for cuts, phrase in required.items():
+            unwanted = [next((some for some in banned if _holds(tokens, some)), None) for tokens in cuts]
+            if None not in unwanted:
                 raise UsageError(
-                    f"translate: a required word must not hold a banned one, but `{required[wanted]}` holds "
-                    f"`{banned[unwanted]}` in the model's tokens. Drop one of them."
+                    f"translate: a required word must not hold a banned one, but `{phrase}` holds "
+                    f"`{banned[unwanted[0] or ()]}` in the model's tokens. Drop one of them."
                 )
-        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), tuple(required))
+        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), one_of=tuple(required))
 
 
 @dataclass(frozen=True)
@@ -289,7 +286,7 @@ class Translator:
     def _check_wishes(self, units: Sequence[Unit], search: SearchSettings, wishes: Wishes) -> None:
         """Raise for the first text whose translation cannot hold what is wished for; before any of them is searched."""
         for unit, asked in zip(units, self._constraints(units, wishes), strict=True):
-            if asked.required and unit.pieces > 1:
+            if asked.wanted and unit.pieces > 1:
                 raise TextError(
                     unit.place,
                     f"a text with required words must be short enough to be translated as one, but has to be split, "
@@ -298,11 +295,10 @@ class Translator:
             limit = max(len(unit.ids), len(asked.prefix)) + search.extra_length
             if self.network.context is not None:
                 limit = min(limit, self.network.context - 1)
-            needed = len(asked.prefix) + sum(map(len, asked.required))
-            if needed > limit:
+            if asked.needed > limit:
                 raise TextError(
                     unit.place,
-                    f"the wished beginning and words must fit into {limit} tokens, but have {needed}. Raise "
+                    f"the wished beginning and words must fit into {limit} tokens, but have {asked.needed}. Raise "
                     "`extra_length`, or ask for less.",
                 )
 
@@ -339,6 +335,13 @@ def _check_drawing(search: SearchSettings, samples: int) -> None:
                 f"translate: `{name}` must be left out with `samples`, but is {getattr(search, name)}: translations "
                 "are drawn, not searched for."
             )
+
+
+def _cuts(tokenizer: Tokenizer, phrase: str, spaces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The ways in which a word is cut: where a mark is not split off, the end of the word may share a token with it."""
+    texts = [f"{space}{phrase.strip()}{mark}" for space, mark in product(spaces, ("", *MARKS))]
+    known = {tuple(tokens): None for tokens in tokenizer.encode_all(texts) if tokenizer.unknown not in tokens}
+    return tuple(one for one in known if not any(other != one and _holds(one, other) for other in known))
 
 
 def _holds(phrase: Sequence[int], part: Sequence[int]) -> bool:
