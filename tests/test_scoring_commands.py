@@ -109,7 +109,9 @@ def test_given_translations_are_scored_line_by_line(words_model: Path, pair: tup
         assert one["log_probabilities"] == pytest.approx(other.log_probabilities)
         assert len(one["tokens"]) == len(one["log_probabilities"])
     assert len(found[2]["tokens"]) == 1  # the end
-    assert right == pytest.approx([found[0]["log_probability"], found[0]["log_probability"] / len(found[0]["tokens"])], abs=1e-4)
+    assert right == pytest.approx(
+        [found[0]["log_probability"], found[0]["log_probability"] / len(found[0]["tokens"])], abs=1e-4
+    )
 
 
 def test_score_names_mistakes(words_model: Path, pair: tuple[Path, Path], tmp_path: Path) -> None:

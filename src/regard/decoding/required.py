@@ -6,9 +6,9 @@ phrase, W windows.
 A text with a rare word in it is less likely than one without, so a plain beam would drop it before the word is whole.
 As in dynamic beam allocation (Post and Vilar 2018), candidates are sorted into banks by the number of required tokens
 they have written. Where one of several phrases is enough, these are the tokens of the shortest, less those that are
-still to come. The best of each bank comes first, fullest bank foremost, then the second best of each, and so on. The
-fullest text always gets its next required token as a candidate, so that one is complete after as many steps as there are
-required tokens, if nothing else forbids them.
+still to come. The best of each bank comes first, fullest bank foremost, then the second best of each, and so on.
+The fullest text always gets its next required token as a candidate, so that one is complete after as many steps as
+there are required tokens, if nothing else forbids them.
 """
 
 from __future__ import annotations

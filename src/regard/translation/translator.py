@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
+
+import torch
 
 from regard.batch import Tokens
 from regard.decoding.constraints import Constraints
-from regard.decoding.ensemble import Ensemble, Sources
+from regard.decoding.ensemble import Ensemble, Sources, select_rows
 from regard.decoding.fast import search as find
 from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
@@ -25,9 +27,9 @@ from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
 from regard.translation.risk import least_risk
+from regard.translation.wishes import Wishes
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
-MARKS = ".,;:!?)\"'”’“«»…"  # what may share a token with the end of a word
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
 
 FLAGS = ("cut", "loop", "copy", "empty", "split", "unknown")
@@ -90,43 +92,6 @@ def to_json(translations: Sequence[Translation]) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What translations have to keep to, in words.
-
-    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it, alone
-    or before a punctuation mark: spelled with other subwords, it is another one.
-    """
-
-    prefix: str = ""
-    banned: tuple[str, ...] = ()
-    required: tuple[str, ...] = ()
-
-    def constraints(self, tokenizer: Tokenizer) -> Constraints:
-        """The same in tokens; raises UsageError for what the vocabulary has no tokens for, and for contradictions."""
-        for phrase in (*self.banned, *self.required):
-            if not phrase.strip():
-                raise UsageError("translate: a banned or required word must hold text, but one is empty. Leave it out.")
-        for phrase in (self.prefix, *self.banned, *self.required):
-            if tokenizer.unknown is not None and tokenizer.unknown in tokenizer.encode(phrase):
-                raise UsageError(
-                    f"translate: a word to begin with, to ban or to require must be in the model's vocabulary, but "
-                    f"`{phrase.strip()}` is not. Leave it out, or write it in another way."
-                )
-        # Byte vocabularies tell a word with a space before it from one without; for others both are the same. Without,
-        # a required word could be the end of another one.
-        banned = {tokens: phrase for phrase in self.banned for tokens in _cuts(tokenizer, phrase, ("", " "))}
-        required = {_cuts(tokenizer, phrase, (" ",)): phrase for phrase in self.required}
-        for cuts, phrase in required.items():
-            unwanted = [next((some for some in banned if _holds(tokens, some)), None) for tokens in cuts]
-            if None not in unwanted:
-                raise UsageError(
-                    f"translate: a required word must not hold a banned one, but `{phrase}` holds "
-                    f"`{banned[unwanted[0] or ()]}` in the model's tokens. Drop one of them."
-                )
-        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), one_of=tuple(required))
-
-
-@dataclass(frozen=True)
 class Options:
     """How to translate, beside how to search."""
 
@@ -185,9 +150,25 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `search.nbest` best translations of each text, best first; an empty text has one, which is empty.
 
-        The translation of a text that was cut has the sum of its pieces' scores, or with `samples` their mean; its
-        first piece has the wished prefix.
+        No two of them read alike, so there are fewer where the beam holds no more. The translation of a text that was
+        cut has the sum of its pieces' scores, or with `samples` their mean; its first piece has the wished prefix.
         """
+        steps = self.translating(texts, search, options, progress)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(list[list[Translation]], end.value)
+
+    def translating(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings,
+        options: Options | None = None,
+        progress: Progress | None = None,
+        slots: int | None = None,
+    ) -> Generator[None, None, list[list[Translation]]]:
+        """The same a batch at a time, of so many beams × source tokens, for whoever has other things to do between."""
         options = options or Options()
         if options.samples:
             _check_drawing(search, options.samples)
@@ -198,7 +179,10 @@ class Translator:
         if progress is not None:
             progress(len(texts) - len(left), 0)  # empty texts
         answers: list[list[Translation]] = [[] for _ in units]
-        for batch in batches([len(unit.ids) for unit in units], options.samples or search.beam):
+        turns = batches([len(unit.ids) for unit in units], options.samples or search.beam, slots)
+        for batch in turns:
+            if batch is not turns[0]:
+                yield
             found = self._search([units[number] for number in batch], search, options)
             for number, translations in zip(batch, found, strict=True):
                 answers[number] = translations
@@ -242,14 +226,14 @@ class Translator:
 
     def _search(self, units: Sequence[Unit], search: SearchSettings, options: Options) -> list[list[Translation]]:
         """The translations of units that share a batch."""
-        specials, sources = self.tokenizer.specials, [unit.ids for unit in units]
-        constraints = None if options.wishes is None else self._constraints(units, options.wishes)
+        sources = [unit.ids for unit in units]
         tokens = self.read([unit.text.strip() for unit in units], sources, options.language)
         if options.samples:
             found = least_risk(self.network, tokens, self.tokenizer, search, options.samples)
         else:
+            constraints = None if options.wishes is None else self._constraints(units, options.wishes)
             try:
-                found = find(self.network, tokens, specials, search, constraints)
+                found = self._find(tokens, search, constraints)
             except NothingFoundError as error:
                 unit = units[error.row]
                 raise TextError(
@@ -260,7 +244,7 @@ class Translator:
         links: Sequence[tuple[TokenLink, ...]] = [()] * len(units)
         if options.alignment:
             first = self.network.members[0] if isinstance(self.network, Ensemble) else self.network
-            links = align(first, sources, [hypotheses[0].tokens for hypotheses in found], specials)
+            links = align(first, sources, [best.tokens for best, *_ in found], self.tokenizer.specials)
         return [
             [
                 self._translation(unit, hypothesis, best if not rank else ())
@@ -268,6 +252,34 @@ class Translator:
             ]
             for unit, hypotheses, best in zip(units, found, links, strict=True)
         ]
+
+    def _find(
+        self, tokens: Tokens, search: SearchSettings, constraints: list[Constraints] | None
+    ) -> list[list[Hypothesis]]:
+        """What search finds for each row, each text once, however it is cut into tokens.
+
+        Where one came twice, all that ended in the beam is asked for, and the next best takes the place.
+        """
+        specials = self.tokenizer.specials
+        found = find(self.network, tokens, specials, search, constraints)
+        once = [self._each_once(some, search.nbest) for some in found]
+        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True)) if len(each) < len(some)]
+        if again and search.nbest < search.beam:
+            rows = select_rows(tokens, torch.tensor(again, device=tokens.ids_BT.device))
+            asked = None if constraints is None else [constraints[row] for row in again]
+            more = find(self.network, rows, specials, replace(search, nbest=search.beam), asked)
+            for row, others in zip(again, more, strict=True):
+                # What was found comes first: groups of beams take turns, and all of them together do not.
+                once[row] = self._each_once([*found[row], *others], search.nbest)
+        return once
+
+    def _each_once(self, hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
+        """The first of these that read differently, each with the best score it has, best first."""
+        kept: dict[str, Hypothesis] = {}
+        for each in hypotheses:
+            text = self.tokenizer.decode(each.tokens).strip() if len(hypotheses) > 1 else ""
+            kept[text] = max(kept.get(text, each), each, key=lambda one: one.score)
+        return sorted(list(kept.values())[:most], key=lambda one: -one.score)
 
     def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
         """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
@@ -337,17 +349,6 @@ def _check_drawing(search: SearchSettings, samples: int) -> None:
             )
 
 
-def _cuts(tokenizer: Tokenizer, phrase: str, spaces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The ways in which a word is cut: where a mark is not split off, the end of the word may share a token with it."""
-    texts = [f"{space}{phrase.strip()}{mark}" for space, mark in product(spaces, ("", *MARKS))]
-    known = {tuple(tokens): None for tokens in tokenizer.encode_all(texts) if tokenizer.unknown not in tokens}
-    return tuple(one for one in known if not any(other != one and _holds(one, other) for other in known))
-
-
-def _holds(phrase: Sequence[int], part: Sequence[int]) -> bool:
-    return any(phrase[place : place + len(part)] == part for place in range(len(phrase)))
-
-
 def _says_something(text: str) -> bool:
     """Whether there is more to it than spaces and what only tells how to set others, such as a soft hyphen."""
     return any(not letter.isspace() and unicodedata.category(letter) != "Cf" for letter in text)
@@ -382,12 +383,12 @@ def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]], share: 
     return joined
 
 
-def batches(lengths: Sequence[int], beam: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], beam: int, slots: int | None = None) -> list[list[int]]:
     """Numbers of units of similar length together, the longest first, so that memory runs out at once or never."""
     found: list[list[int]] = []
     longest = 0
     for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
-        if not found or (len(found[-1]) + 1) * longest * beam > SLOTS_PER_BATCH:
+        if not found or (len(found[-1]) + 1) * longest * beam > (slots or SLOTS_PER_BATCH):
             found.append([])
             longest = lengths[number]
         found[-1].append(number)
