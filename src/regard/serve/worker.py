@@ -32,7 +32,7 @@ from regard.translation.translator import SLOTS_PER_BATCH
 WAIT = 0.15  # of the time a batch takes, to wait for others before the next
 LONGEST_WAIT = 0.025  # seconds
 PAUSE = 0.004  # seconds without a newcomer, and nobody else is waited for
-SLOTS_ON_CPU = 4_096  # beams × source tokens translated at a time where others may wait: a second or two, not ten
+SLOTS_ON_CPU = 4_096  # beams × source tokens translated at a time where others may wait: a few seconds of work at most
 
 
 class Job:
@@ -205,12 +205,13 @@ class Worker:
                     return
                 self._gather()
                 jobs = self._take()
+            first = self._turns.popleft() if self._turns else None  # what begins now has its first turn now
             if jobs:
                 self._begin(jobs)
             for walk in list(self._walks):
                 self._step(walk)
-            if self._turns:
-                self._turn(self._turns.popleft())
+            if first is not None:
+                self._turn(first)
 
     def _gather(self) -> None:
         """Wait a moment for others to come, if the last batch had company: who was just answered often asks again.
