@@ -14,7 +14,7 @@ there are required tokens, if nothing else forbids them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -52,8 +52,8 @@ class Required:
                 lengths[row, place] = len(phrase)
                 members[row, place, number] = True
                 longer[row, place] = len(phrase) - fewest[row, number]
-        others = (part.to(device) for part in (beginning, lengths, members, fewest, longer))
-        return cls(ending_BKM, *others, end)
+        beginning, lengths, members = beginning.to(device), lengths.to(device), members.to(device)
+        return cls(ending_BKM, beginning, lengths, members, fewest.to(device), longer.to(device), end)
 
     def forbid(self, next_BNV: Tensor, written_BNL: Tensor, length: int) -> None:
         """Forbid the end while a phrase is missing."""
@@ -62,8 +62,15 @@ class Required:
 
     def select(self, rows: Tensor) -> Required:
         """The phrases of these sentences."""
-        *parts, end = vars(self).values()
-        return Required(*(part[rows] for part in parts), end)
+        return replace(
+            self,
+            ending_BKM=self.ending_BKM[rows],
+            beginning_BKM=self.beginning_BKM[rows],
+            lengths_BK=self.lengths_BK[rows],
+            members_BKG=self.members_BKG[rows],
+            fewest_BG=self.fewest_BG[rows],
+            longer_BK=self.longer_BK[rows],
+        )
 
     def arrange(
         self, candidates: Candidates, scores_BN: Tensor, next_BNV: Tensor, written_BNL: Tensor, length: int
