@@ -17,7 +17,7 @@ from regard.decoding.sampling import SamplingSettings
 from regard.errors import UsageError
 from tests.tiny import ENGLISH, failed, language_model, regard, write_lines
 
-KEYS = {"text", "tokens", "logprobs", "top", "finish_reason"}
+KEYS = {"text", "tokens", "log_probabilities", "top", "finish_reason"}
 SHORT = SamplingSettings(max_tokens=12)
 
 
@@ -166,7 +166,7 @@ def test_json_is_one_object_a_line(babbling_model: Path) -> None:
     for each in found:
         assert set(each) == KEYS
         assert isinstance(each["text"], str)
-        assert len(each["tokens"]) == len(each["logprobs"]) == len(each["top"]) <= 3
+        assert len(each["tokens"]) == len(each["log_probabilities"]) == len(each["top"]) <= 3
         assert all(isinstance(token, str) and 0 <= p <= 1 for top in each["top"] for token, p in top)
         assert all(len(top) == 10 for top in each["top"])
         assert each["finish_reason"] in ("end", "length")

@@ -104,12 +104,14 @@ def test_given_translations_are_scored_line_by_line(words_model: Path, pair: tup
     found = [json.loads(line) for line in regard("score", words_model, *pair, "--json").out.strip().split("\n")]
     expected = load(words_model).score(["eins", "falsch", ""], ["one", "two", ""])
     for one, other in zip(found, expected, strict=True):
-        assert set(one) == {"logprob", "tokens", "logprobs"}
-        assert one["logprob"] == pytest.approx(other.log_probability)
-        assert one["logprobs"] == pytest.approx(other.log_probabilities)
-        assert len(one["tokens"]) == len(one["logprobs"])
+        assert set(one) == {"log_probability", "tokens", "log_probabilities"}
+        assert one["log_probability"] == pytest.approx(other.log_probability)
+        assert one["log_probabilities"] == pytest.approx(other.log_probabilities)
+        assert len(one["tokens"]) == len(one["log_probabilities"])
     assert len(found[2]["tokens"]) == 1  # the end
-    assert right == pytest.approx([found[0]["logprob"], found[0]["logprob"] / len(found[0]["tokens"])], abs=1e-4)
+    assert right == pytest.approx(
+        [found[0]["log_probability"], found[0]["log_probability"] / len(found[0]["tokens"])], abs=1e-4
+    )
 
 
 def test_score_names_mistakes(words_model: Path, pair: tuple[Path, Path], tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ import torch
 from regard import demo, folder, shipped
 from regard.api import inspect, load
 from regard.decoding.sampling import SamplingSettings
+from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
 from regard.recipe import load_recipe
-from regard.translation.translator import Options, Wishes
+from regard.translation.translator import Options
+from regard.translation.wishes import Wishes
 from tests.tiny import failed, regard
 
 ROOT = Path(__file__).parents[1]
@@ -239,3 +241,22 @@ def test_an_ensemble_has_one_direction() -> None:
 
 def test_what_nobody_sees_is_not_translated() -> None:
     assert load("everyday-en-de").translate(["\u200b", "\u00ad", " "]) == ["", "", ""]
+
+
+def test_a_required_word_is_there_at_the_end_of_a_sentence_already() -> None:
+    """Before a full stop the word is cut in another way than before a space; it is the same word."""
+    model = load("everyday-en-de")
+    (free,), (required,) = (
+        model.translations(["I have a cat."], options=Options(wishes=wishes))
+        for wishes in (None, Wishes(required=("Katze",)))
+    )
+    assert free[0].tokens[-2:] == ("▁Katz", "e.")
+    assert (required[0].tokens, required[0].score) == (free[0].tokens, pytest.approx(free[0].score, abs=1e-4))
+
+
+def test_translations_of_one_text_read_differently() -> None:
+    """The fifth best is the best once more, cut into other tokens."""
+    search = SearchSettings(beam=16, nbest=5)
+    (found,) = load("everyday-en-de").translations(["I have a cat."], search)
+    assert len({each.text for each in found}) == 5
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)

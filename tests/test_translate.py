@@ -311,10 +311,10 @@ def test_what_cannot_be_written_or_shared_is_refused(
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(words_model: Path) -> None:
     text = "\n".join(ENGLISH).encode()
-    for average in ("logprob", "prob"):
+    for average in ("log", "probability"):
         ran = regard("translate", words_model, "--with", words_model, "--ensemble", average, stdin=text)
         assert ran.out.split("\n") == [*GERMAN, ""]
-    failed(regard("translate", words_model, "--ensemble", "best", stdin=b"one"), 2, "must be one of: logprob, prob")
+    failed(regard("translate", words_model, "--ensemble", "best", stdin=b"one"), 2, "must be one of: log, probability")
 
 
 def test_the_draw_most_like_the_others(words_model: Path) -> None:

@@ -41,7 +41,7 @@ class Generation:
         return {
             "text": self.text,
             "tokens": self.tokens,
-            "logprobs": self.log_probabilities,
+            "log_probabilities": self.log_probabilities,
             "top": self.top,
             "finish_reason": self.finish_reason,
         }

@@ -38,6 +38,7 @@ def keeps(text: Text, asked: Constraints, settings: SearchSettings) -> bool:
         text[:known] == asked.prefix
         and not any(text[:stop][-len(phrase) :] == phrase for stop in ends for phrase in asked.banned)
         and all(holds(text, phrase) for phrase in asked.required)
+        and all(any(holds(text, phrase) for phrase in group) for group in asked.one_of)
         and (not settings.no_repeat or not any(_ends_again(text[:stop], settings.no_repeat) for stop in ends))
         and len(text) >= settings.min_length
     )
@@ -74,18 +75,28 @@ search_settings = st.builds(
 )
 
 
+phrases = st.lists(phrase, min_size=1, max_size=3).map(tuple)
+
+
 @given(
     st.lists(phrase, max_size=2).map(tuple),
     st.lists(phrase, max_size=2).map(tuple),
     st.lists(st.sampled_from([A, B, C]), max_size=2).map(tuple),
+    st.lists(phrases, max_size=2).map(tuple),
     search_settings,
 )
 def test_a_wide_beam_finds_the_best_text_that_keeps_to_the_rules(
-    banned: tuple[Text, ...], required: tuple[Text, ...], prefix: Text, settings: SearchSettings
+    banned: tuple[Text, ...],
+    required: tuple[Text, ...],
+    prefix: Text,
+    one_of: tuple[tuple[Text, ...], ...],
+    settings: SearchSettings,
 ) -> None:
-    asked = Constraints(prefix, banned, required)
-    contradicts = any(holds(need, taboo) for need in required for taboo in banned)
-    too_long = len(prefix) + sum(map(len, required)) > LIMIT
+    asked = Constraints(prefix, banned, required, one_of)
+    groups = {(need,) for need in required} | set(one_of)
+    left = [[need for need in group if not any(holds(need, taboo) for taboo in banned)] for group in groups]
+    contradicts = not all(left)
+    too_long = not contradicts and asked.needed > LIMIT
     wanted = best(asked, settings)
     if contradicts or too_long or not wanted:
         with pytest.raises(UsageError):
@@ -116,6 +127,24 @@ def test_required_phrases_are_there_however_narrow_the_beam(of_rows: list[tuple[
     answers = beam_search(MODEL, None, SPECIALS, SearchSettings(beam=beam, extra_length=8), asked)
     for each, (answer, *_) in zip(asked, answers, strict=True):
         assert all(holds(answer.tokens, needed) for needed in each.required)
+
+
+@given(st.lists(st.lists(phrases, max_size=3).map(tuple), min_size=1, max_size=3), st.integers(1, 9))
+def test_one_phrase_of_each_group_is_there_however_narrow_the_beam(
+    of_rows: list[tuple[tuple[Text, ...], ...]], beam: int
+) -> None:
+    asked = [Constraints(one_of=groups) for groups in of_rows]
+    answers = beam_search(MODEL, None, SPECIALS, SearchSettings(beam=beam, extra_length=9), asked)
+    for groups, (answer, *_) in zip(of_rows, answers, strict=True):
+        assert all(any(holds(answer.tokens, needed) for needed in group) for group in groups)
+
+
+def test_of_several_phrases_the_likelier_is_written() -> None:
+    """Here A is followed by B for sure, and A at the end costs much."""
+    chain = Chain({1: {A: 0.9, C: 0.1}, A: {B: 0.9, END: 0.1}, B: {END: 1.0}, C: {A: 1.0}})
+    asked = [Constraints(one_of=(((C, A), (A, B)),))]
+    [[answer]] = beam_search(chain, sources(1), SPECIALS, SearchSettings(penalty="none", extra_length=4), asked)
+    assert answer.tokens == (A, B)
 
 
 def test_a_required_word_costs_no_more_than_it_must() -> None:
@@ -169,6 +198,10 @@ def test_a_text_never_outgrows_the_model() -> None:
         (Constraints(banned=((6,),)), "but 6 is not"),
         (Constraints(banned=((),)), "at least one token"),
         (Constraints(required=((A, B, C),), banned=((B, C),)), r"\[3, 4, 5\] holds \[4, 5\]"),
+        (Constraints(one_of=(((A, B), (B,)),), banned=((B,),)), r"\[3, 4\] holds \[4\]"),
+        (Constraints(one_of=(((A,), ()),)), "at least one token"),
+        (Constraints(one_of=((),)), "at least one token"),
+        (Constraints((A,) * 3, one_of=(((A, B), (B, C, A)),)), "must fit into 4 tokens, but have 5"),
         (Constraints((A,), required=((B, C), (A, B))), "must fit into 4 tokens, but have 5"),
         (Constraints((A, A, A), required=((A, A, A), (B,))), "must fit into"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import redirect_stdout
 from io import StringIO
@@ -18,21 +19,41 @@ from tests.tiny import language_model, regard
 
 from .pages import DOCS, blocks, run, table_rows
 
+NUMBER = re.compile(r"-?\d+\.\d+")
 TRANSLATE, GENERATE = DOCS / "translate.md", DOCS / "generate.md"
 
 
 def follow(page: Path) -> None:
-    """Run every command and all Python of a page, in order."""
+    """Run every command and all Python of a page, in order; what a model that comes with Regard answers is shown."""
     names: dict[str, object] = {}
-    for block in blocks(page, "sh", "python"):
+    answers = ""
+    for block in blocks(page, "sh", "python", "text"):
+        if block.language == "text":
+            if answers:
+                assert parts(answers) == rounded(parts(block.text))
+            answers = ""
+            continue
         if block.language == "python":
             with redirect_stdout(StringIO()) as printed:
                 exec(compile(block.text, str(page), "exec"), names)
             assert printed.getvalue() or "print" not in block.text
             continue
+        answers = ""
         for line in block.text.strip().split("\n"):
             answer = run(line)
             assert answer.code == 0, f"{line}\n{answer.errors}"
+            answers += answer.output if "everyday-en-de" in line else ""
+
+
+def parts(answers: str) -> list[str | float]:
+    """Words and numbers."""
+    found = [part for part in re.split(f"({NUMBER.pattern})", answers.strip()) if part]
+    return [float(part) if NUMBER.fullmatch(part) else part for part in found]
+
+
+def rounded(shown: list[str | float]) -> list[Any]:
+    """The same for machines that sum up in another order."""
+    return [pytest.approx(part, abs=2e-3) if isinstance(part, float) else part for part in shown]
 
 
 def keys(page: Path) -> list[str]:

@@ -15,6 +15,7 @@ from regard.decoding.search import SearchSettings
 from regard.engines.loading import choose, engine_of
 from regard.errors import DataError, UsageError
 from regard.interop import ctranslate2, onnx
+from regard.interop.reading import recognise
 from tests.interop.exported import GPTS, LINES, TRANSLATORS, empty, random_model
 from tests.tiny import failed, regard, write_lines
 
@@ -44,7 +45,26 @@ def test_a_folder_knows_its_engine(places: dict[str, Path], tmp_path: Path) -> N
     found = {name: engine_of(place) for name, place in places.items()}
     assert found == {"own": "torch", "ct2": "ctranslate2", "onnx": "onnx", "bare": "ctranslate2"}
     assert engine_of(tmp_path) == "torch"
+    assert {name: recognise(place) for name, place in places.items()} == {**found, "own": "regard"}
     assert choose(places["ct2"], "auto") == choose(places["ct2"], "ctranslate2") == "ctranslate2"
+
+
+def test_what_torch_reads_is_torchs_whatever_lies_beside(places: dict[str, Path], tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    shutil.copytree(places["own"], both)
+    for name in ("model.bin", "config.json"):
+        shutil.copy(places["ct2"] / name, both)
+    assert engine_of(both) == "torch"
+    assert recognise(both) == "regard"
+
+
+def test_a_list_of_models_tells_of_an_exported_one_what_is_known(places: dict[str, Path]) -> None:
+    own, known, bare = (package.load(places[name]).summary(name) for name in ("own", "ct2", "bare"))
+    assert known.parameters == own.parameters
+    assert known.kind == own.kind == "transformer"
+    assert (bare.parameters, bare.kind, bare.languages.target) == (None, "ctranslate2", ())
+    with pytest.raises(UsageError, match=r"must say how a model is built, but CTranslate2's files of `bare`"):
+        package.load(places["bare"]).inside()
 
 
 def test_every_engine_gives_the_same_greedy_translations(places: dict[str, Path]) -> None:

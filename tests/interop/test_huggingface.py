@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from dataclasses import replace
@@ -352,6 +353,31 @@ def test_generation_settings_say_how_we_search() -> None:
     assert (found["num_beams"], found["length_penalty"], found["early_stopping"]) == (6, 0.8, "never")
     assert found["suppress_tokens"] == [specials.padding, specials.start]
     assert "num_beams" not in huggingface.generation_out(GPTSettings(), specials, search)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("pre-norm, learned", 79), ("gpt", 32)])
+def test_whoever_loads_and_generates_is_not_warned(
+    kind: str, most: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Neither by the plain call nor by the one that says how much to write."""
+    write_huggingface(random_model((TRANSLATORS | GPTS)[kind]), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    writes = kind in GPTS
+    assert [key for key, value in config.items() if value is None] == ([] if writes else ["forced_eos_token_id"])
+    auto: Any = transformers.AutoModelForCausalLM if writes else transformers.AutoModelForSeq2SeqLM
+    log = logging.getLogger("transformers")
+    log.addHandler(caplog.handler)
+    try:
+        theirs = auto.from_pretrained(tmp_path)
+        ids = torch.tensor([[5, 6, 7]])
+        theirs.generation_config.eos_token_id = None  # so that the limit alone ends a text
+        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        lengths = [theirs.generate(**asked, **more).shape[1] for more in ({}, {"max_new_tokens": 2})]
+    finally:
+        log.removeHandler(caplog.handler)
+    assert [length - (3 if writes else 1) for length in lengths] == [most, 2]
+    assert not [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not [str(each.message) for each in recwarn]
 
 
 def test_scores_agree_in_padded_rows(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from regard.errors import MissingError, UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
 from regard.serve.problems import BusyError, LateError
+from regard.serve.worker import Translating, _Turns
 from tests.tiny import ENGLISH, GERMAN, language_model
 
 
@@ -144,6 +145,46 @@ def test_many_texts_go_in_parts_and_come_back_in_order(words: Model, opened: Cal
     found = asyncio.run(desk.translate("words", ENGLISH))
     assert [each[0].text for each in found] == GERMAN
     assert sum(batches(desk, "words")) == 4
+
+
+def test_a_long_text_lets_others_go_first(
+    words: Model, opened: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no break, and takes many batches; whoever comes after it has to wait for one of them."""
+    monkeypatch.setattr("regard.serve.worker.SLOTS_ON_CPU", 300)
+    desk = opened({"words": words})
+    text, answered = "x" * 2_000, list[str]()
+
+    async def ask() -> list[Any]:
+        async def one(name: str, text: str, options: Options) -> Any:
+            found = await desk.translate("words", [text], None, options)
+            answered.append(name)
+            return found[0][0].text
+
+        async with Blocked(desk, "words"):
+            long = asyncio.ensure_future(one("long", text, Options()))
+            await waiting(desk, "words", 1)
+            short = asyncio.ensure_future(one("short", "two", Options(alignment=True)))
+            await waiting(desk, "words", 2)
+        return await asyncio.gather(long, short)
+
+    long, short = asyncio.run(ask())
+    assert answered == ["short", "long"]
+    assert (long, short) == (words.translate([text])[0], "zwei")
+
+
+def test_a_long_text_that_nobody_waits_for_gets_no_turn(words: Model, opened: Callable[..., Desk]) -> None:
+    worker, taken = opened({"words": words}).models["words"].worker, list[int]()
+
+    async def turn(gone: bool) -> None:
+        job = Translating(60, ["two"], SearchSettings(), Options())
+        job.gone = gone
+        worker._turn(_Turns([job], iter(map(taken.append, [1]))))  # type: ignore[arg-type]
+
+    asyncio.run(turn(gone=True))
+    assert not taken
+    asyncio.run(turn(gone=False))
+    assert taken
 
 
 def test_texts_written_together_are_what_they_would_be_alone(babble: Model, opened: Callable[..., Desk]) -> None:

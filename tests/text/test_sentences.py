@@ -53,6 +53,13 @@ def test_a_long_sentence_is_cut_at_commas_then_at_spaces_then_anywhere() -> None
     assert pieces("short. " + "x" * 8, characters, 7) == ["short. ", "xxxxxxx", "x"]
 
 
+def test_what_has_no_break_at_all_is_cut_small() -> None:
+    """A model takes far longer for one piece of 512 tokens than for eight of 64, and these letters say nothing."""
+    assert pieces("x" * 512, characters, 512) == ["x" * 512]
+    assert list(map(len, pieces("x" * 513, characters, 512))) == [64] * 8 + [1]
+    assert list(map(len, pieces("one, " + "x" * 513, characters, 512))) == [5] + [64] * 8 + [1]
+
+
 def test_a_long_text_does_not_take_long() -> None:
     calls = 0
 
@@ -63,6 +70,15 @@ def test_a_long_text_does_not_take_long() -> None:
 
     assert len(pieces("word " * 20_000, counted, 100)) == 1000
     assert calls < 10
+    read = 0
+
+    def read_by(texts: Sequence[str]) -> list[int]:
+        nonlocal read
+        read += sum(map(len, texts))
+        return characters(texts)
+
+    assert len("".join(pieces("x" * 20_000, read_by, 512))) == 20_000
+    assert read < 50 * 20_000
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from regard.batch import Tokens
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.sampling import Drawn, Sample
-from regard.decoding.search import SearchSettings
+from regard.decoding.search import Hypothesis, SearchSettings
 from regard.errors import UsageError
 from regard.models.transformer import Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from regard.translation import risk
-from regard.translation.translator import Options, TextError, Translator, Wishes
+from regard.translation.translator import Options, TextError, Translator
+from regard.translation.wishes import Wishes
 
 SEARCH = SearchSettings(beam=2, extra_length=4)
 LINES = ["one two three. Four five, six seven", "eins zwei drei. vier fünf, sechs sieben"]
@@ -92,6 +95,51 @@ def test_progress_counts_every_text_once() -> None:
     found = translator().translations(texts, SEARCH, Options(longest=8), progress=lambda *counts: done.append(counts))
     assert sum(lines for lines, _ in done) == 4
     assert sum(tokens for _, tokens in done) == sum(len(best.tokens) for best, *_ in found)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_text_that_comes_twice_gives_its_place_to_the_next(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    """What is cut in two ways is one text, with the better of its scores."""
+    model = translator()
+    whole = tuple(model.tokenizer.encode("eins"))
+    letters = tuple(model.tokenizer.tokens.index(piece) for piece in ("▁", "e", "i", "n", "s"))
+    assert model.tokenizer.decode(whole) == model.tokenizer.decode(letters)
+    other, last = tuple(model.tokenizer.encode("zwei")), tuple(model.tokenizer.encode("drei"))
+    ended = [Hypothesis(tokens, score, score, cut=False)
+             for tokens, score in ((whole, -1.0), (letters, -2.0), (other, -3.0), (last, -4.0))]  # fmt: skip
+    asked: list[int] = []
+
+    def find(
+        _: object, tokens: Tokens, specials: object, search: SearchSettings, *__: object
+    ) -> list[list[Hypothesis]]:
+        asked.append(search.nbest)
+        return [ended[: search.nbest]] * len(tokens.ids_BT)
+
+    monkeypatch.setattr("regard.translation.translator.find", find)
+    search = SearchSettings(beam=4, nbest=2, groups=groups)
+    (found,) = model.translations(["one"], search)
+    assert [(each.text, each.score) for each in found] == [("eins", -1.0), ("zwei", -3.0)]
+    assert asked == [2, 4]
+    (found,) = model.translations(["one"], replace(search, nbest=4))
+    assert [each.text for each in found] == ["eins", "zwei", "drei"]  # the beam holds no more
+    asked.clear()
+    model.translations(["one"], replace(search, nbest=1))
+    assert asked == [1]
+
+
+def test_a_long_text_is_translated_in_turns() -> None:
+    model = translator()
+    text = "one two three. Four five six. " * 3
+    steps = model.translating([text], SEARCH, Options(longest=7), slots=1)
+    found: list[Any] = []
+
+    def remember() -> Iterator[None]:
+        found.extend((yield from steps))
+
+    assert len(list(remember())) == 5  # three sentences twice, each alone: a turn lies between two
+    assert [[one.text for one in some] for some in found] == [
+        [one.text for one in some] for some in model.translations([text], SEARCH, Options(longest=7))
+    ]
 
 
 def test_wishes_are_kept() -> None:

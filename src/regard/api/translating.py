@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,19 +38,37 @@ class Translating(Base):
         progress: Progress | None = None,
         options: Options | None = None,
     ) -> list[list[Translation]]:
-        """The `search.nbest` best translations of each text, best first.
+        """The `search.nbest` best translations of each text, best first, each once: fewer where the beam holds no more.
 
         A text of more than 512 tokens, or of more than `options` or the model allow, is cut at sentence ends, and its
         translation joined from theirs. `progress` is called with the numbers of texts and of target tokens done
         since the last call.
         """
+        return self._translator.translations(texts, self._search(texts, search, options), options, progress)
+
+    def translating(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings | None = None,
+        progress: Progress | None = None,
+        options: Options | None = None,
+        slots: int | None = None,
+    ) -> Generator[None, None, list[list[Translation]]]:
+        """What `translations` gives, a batch at a time, of so many beams × source tokens.
+
+        For whoever has other things to do between two batches.
+        """
+        return self._translator.translating(texts, self._search(texts, search, options), options, progress, slots)
+
+    def _search(self, texts: Sequence[str], search: SearchSettings | None, options: Options | None) -> SearchSettings:
+        """How these texts are searched, if nothing is wrong with them."""
         self.must_translate("translate")
         must_be_texts("translate", texts)
         if search is None:
             search = self.recipe.search
             if options is not None and options.samples:  # what is drawn has a length, and nothing else of a search
                 search = SearchSettings(extra_length=search.extra_length)
-        return self._translator.translations(texts, search, options, progress)
+        return search
 
     def translate_document(
         self,

@@ -204,7 +204,7 @@ def score(
             for scored in found:
                 total, each = scored.log_probability, scored.log_probabilities
                 tokens = [*loaded.tokenizer.labels(scored.tokens), *end]
-                whole = {"logprob": total, "tokens": tokens, "logprobs": each}
+                whole = {"log_probability": total, "tokens": tokens, "log_probabilities": each}
                 print(json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}")
             progress.add(len(found), sum(len(scored.log_probabilities) for scored in found))
 

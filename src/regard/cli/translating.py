@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -37,11 +37,9 @@ from regard.windows import Share, windows, work_through
 
 if TYPE_CHECKING:
     from regard.api import Model, Options, Translation
-    from regard.decoding.ensemble import Average
     from regard.decoding.search import SearchSettings
 
 STDIN = "-"
-AVERAGES: dict[str, Average] = {"logprob": "log", "prob": "probability"}
 
 Longest = Annotated[
     int | None,
@@ -72,7 +70,7 @@ Others = Annotated[
     list[Path] | None,
     typer.Option("--with", metavar="MODEL", help="Another model to translate with; may be given again."),
 ]
-Ensemble = Annotated[str, typer.Option(help="What models together average: logprob or prob.")]
+Ensemble = Annotated[str, typer.Option(help="What models together average: log or probability.")]
 Prefix = Annotated[str, typer.Option(help="What every translation begins with.", show_default=False)]
 Banned = Annotated[
     list[str] | None, typer.Option("--ban", metavar="WORD", help="A word not to write; may be given again.")
@@ -108,7 +106,7 @@ def translate(
     mbr: Samples = 0,
     copy_unknown: Copied = False,
     others: Others = None,
-    ensemble: Ensemble = "logprob",
+    ensemble: Ensemble = "log",
     precision: Precision = "auto",
     engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="stdout")] = None,
@@ -230,10 +228,12 @@ def _check_where(file: str, out: Path | None, resume: bool, share: Share) -> Non
 
 
 def _load(folders: Sequence[Path], ensemble: str, precision: str, engine: str) -> Model:
-    if ensemble not in AVERAGES:
-        raise UsageError(f"translate: --ensemble must be one of: {', '.join(AVERAGES)}; but is `{ensemble}`.")
+    from regard.decoding.ensemble import Average
+
+    if ensemble not in (known := get_args(Average)):
+        raise UsageError(f"translate: --ensemble must be one of: {', '.join(known)}; but is `{ensemble}`.")
     first, *others = [load_model(folder, precision, engine) for folder in folders]
-    return first.together(others, AVERAGES[ensemble]) if others else first
+    return first.together(others, cast("Average", ensemble)) if others else first
 
 
 def _options(

@@ -28,12 +28,33 @@ class Constraints:
     """What one sentence's text has to keep to, in tokens; by default nothing.
 
     The text begins with `prefix`, whatever the other rules say. After it, no phrase of `banned` is completed. When it
-    ends, it contains every phrase of `required`.
+    ends, it contains every phrase of `required`, and of each group of `one_of` one phrase at least: a word that is cut
+    in several ways is one group.
     """
 
     prefix: tuple[int, ...] = ()
     banned: Phrases = ()
     required: Phrases = ()
+    one_of: tuple[Phrases, ...] = ()
+
+    @property
+    def wanted(self) -> tuple[Phrases, ...]:
+        """Groups of phrases, of each of which the text must hold one; none that holds a banned one, and no group twice.
+
+        A group is empty if each of its phrases holds a banned one.
+        """
+        groups = (*((phrase,) for phrase in self.required), *self.one_of)
+        return tuple(dict.fromkeys(tuple(phrase for phrase in group if not self._bans(phrase)) for group in groups))
+
+    @property
+    def needed(self) -> int:
+        """The fewest tokens of a text that keeps to this, if no two phrases share one."""
+        return len(self.prefix) + sum(min(map(len, group)) for group in self.wanted)
+
+    def _bans(self, phrase: tuple[int, ...]) -> tuple[int, ...]:
+        """What is banned and stands in this phrase; empty if nothing does."""
+        stands = (some for some in self.banned for i in range(len(phrase)) if phrase[i : i + len(some)] == some)
+        return next(stands, ())
 
     def check(self, row: int, specials: Specials, vocabulary: int, limit: int, context: int | None = None) -> None:
         """Raise UsageError for what nobody can keep to; `limit` is the most tokens before the end.
@@ -41,27 +62,26 @@ class Constraints:
         `context` is the most that the model can read.
         """
         place = f"constraints of sentence {row}"
-        for phrase in (self.prefix, *self.banned, *self.required):
+        phrases = (*self.banned, *self.required, *(phrase for group in self.one_of for phrase in group))
+        for phrase in (self.prefix, *phrases):
             for token in phrase:
                 if not 0 <= token < vocabulary or token in (specials.padding, specials.start, specials.end):
                     raise UsageError(
                         f"{place}: a token must be a word, from 0 to {vocabulary - 1} and not the padding, start or "
                         f"end, but {token} is not; encode the text without special tokens"
                     )
-        if not all((*self.banned, *self.required)):
+        if not all((*phrases, *self.one_of)):
             raise UsageError(f"{place}: a phrase must have at least one token, but one has none; leave it out")
-        for phrase in self.required:
-            for banned in self.banned:
-                if any(phrase[i : i + len(banned)] == banned for i in range(len(phrase))):
-                    raise UsageError(
-                        f"{place}: a required phrase must not hold a banned one, but {list(phrase)} holds "
-                        f"{list(banned)}; drop one of them"
-                    )
-        needed = len(self.prefix) + sum(map(len, self.required))
-        if needed > limit:
+        for group in (*((phrase,) for phrase in self.required), *self.one_of):
+            if all(self._bans(phrase) for phrase in group):
+                raise UsageError(
+                    f"{place}: a required phrase must not hold a banned one, but {list(group[0])} holds "
+                    f"{list(self._bans(group[0]))}; drop one of them"
+                )
+        if self.needed > limit:
             raised = context is None or limit < context - 1
             raise UsageError(
-                f"{place}: prefix and required phrases must fit into {limit} tokens, but have {needed}; "
+                f"{place}: prefix and required phrases must fit into {limit} tokens, but have {self.needed}; "
                 + ("raise `extra_length`, or ask for less" if raised else "the model reads no more, so ask for less")
             )
 

@@ -324,8 +324,8 @@ class _Search:
             rules.append(Banned.of([each.banned for each in constraints], device))
         if settings.no_repeat:
             rules.append(NoRepeat(settings.no_repeat))
-        if any(each.required for each in constraints):
-            required = Required.of([each.required for each in constraints], end, device)
+        if any(each.wanted for each in constraints):
+            required = Required.of([each.wanted for each in constraints], end, device)
             rules.append(required)
         rules.append(Lengths(self.limits_B, min(self.limits), settings.min_length, end))
         if any(each.prefix for each in constraints):

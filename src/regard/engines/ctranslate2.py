@@ -80,6 +80,8 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         self.folder, self.numbers, self.adds_end = folder, numbers, adds_end
         self.patience = PATIENCE
         """It waits for `patience` · `beam` texts; with fewer, it finds less of what ours finds."""
+        self.described = True
+        """Whether a recipe says how it is built; CTranslate2's own files do not."""
         self.words, self.source_words = list(words), list(source_words)
         self.vocabulary, self.width, self.context = len(words), len(words), context
         self.ids = {word: number for number, word in enumerate(words)}
@@ -232,7 +234,7 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         for name, neutral in (("coverage", 0.0), ("groups", 1)):
             if getattr(settings, name) != neutral:
                 raise lacks(f"`{name}`", f"set it to {neutral:g}")
-        if any(each.required for each in constraints):
+        if any(each.wanted for each in constraints):
             raise lacks("required words", "leave them out")
 
     @torch.inference_mode()

@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from regard import folder as folders
+from regard.data.sources import Elsewhere
 from regard.engines.ctranslate2 import CTranslate2LanguageModel, CTranslate2Model
 from regard.engines.onnx import DECODER, ENCODER, OnnxModel
 from regard.errors import DataError, MissingError, UsageError
@@ -19,6 +20,7 @@ from regard.files import MANIFEST, read_manifest
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
 from regard.recipe import Recipe
+from regard.text.imported import Imported
 from regard.text.learning import END, PADDING, START, UNKNOWN
 from regard.text.tokenizer import Tokenizer
 
@@ -31,7 +33,9 @@ MOST_BYTES = 2**28  # of a vocabulary or a config: more is not one
 
 
 def engine_of(folder: Path) -> Engine:
-    """The engine that this folder is for; torch, unless it holds another's files."""
+    """The engine that this folder is for; torch, unless it holds another's files and none of torch's."""
+    if (folder / folders.WEIGHTS).is_file():
+        return "torch"
     if (folder / WEIGHTS).is_file() and (folder / CONFIG).is_file():
         return "ctranslate2"
     return "onnx" if (folder / DECODER).is_file() else "torch"
@@ -116,7 +120,9 @@ def _bare(folder: Path, precision: str) -> folders.Loaded:
     tokenizer = Tokenizer(target, None if len(read) == 1 else Tokenizer(source))
     adds_end = bool(config.get("add_source_eos", False))
     model = CTranslate2Model(folder, read[-1], read[0], None, NUMBERS[precision], adds_end)
-    return folders.Loaded(Recipe(name=folder.name), tokenizer, model.eval())
+    model.described = False
+    recipe = Recipe(name=folder.resolve().name, data=Elsewhere(str(folder)), tokenizer=Imported(tokenizer.size))
+    return folders.Loaded(recipe, tokenizer, model.eval())
 
 
 def _by_spaces(words: list[str], config: dict[str, Any]) -> tokenizers.Tokenizer:

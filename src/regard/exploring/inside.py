@@ -11,6 +11,8 @@ import torch
 from regard import bands, folder, settings
 from regard.data.generated import Generated
 from regard.data.sources import Files
+from regard.engines.ctranslate2 import CTranslate2Model
+from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
 from regard.exploring.walk import can_walk
 from regard.models.build import AnyModel, build_any
@@ -58,7 +60,8 @@ class Summary:
     name: str
     task: Task
     kind: str
-    parameters: int
+    parameters: int | None
+    """None where nobody knows: in a folder of CTranslate2 that Regard did not write."""
     context: int | None
     languages: Languages
     attention: tuple[AttentionStack, ...]
@@ -78,13 +81,13 @@ class Summary:
 
 def summary(bundle: Bundle, identifier: str) -> Summary:
     """What to say of a model in a list."""
-    network = bundle.network
+    network, described = bundle.network, _is_described(bundle)
     return Summary(
         identifier,
         bundle.recipe.name,
         "translate" if network.reads_source else "generate",
-        bundle.recipe.model.kind,
-        _parameters(_outline(bundle.recipe, bundle.tokenizer)),
+        bundle.recipe.model.kind if described else "ctranslate2",
+        _parameters(_outline(bundle.recipe, bundle.tokenizer)) if described else None,
         network.context,
         languages(bundle),
         attention_stacks(bundle),
@@ -158,6 +161,11 @@ class Inside:
 def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
+    if not _is_described(bundle):
+        raise UsageError(
+            f"inside: a recipe must say how a model is built, but CTranslate2's files of `{recipe.name}` say only how "
+            "it runs. Look at the model that it was made from."
+        )
     model = _outline(recipe, tokenizer)
     card = None if place is None else place / folder.CARD
     return Inside(
@@ -167,6 +175,11 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
     )
+
+
+def _is_described(bundle: Bundle) -> bool:
+    """Whether the recipe says how the model is built."""
+    return not isinstance(bundle.network, CTranslate2Model) or bundle.network.described
 
 
 def _outline(recipe: Recipe, tokenizer: Tokenizer) -> AnyModel:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Specials
+from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.errors import DataError, UsageError
 from regard.interop import weights
@@ -384,19 +385,21 @@ def config_out(
 def generation_out(
     settings: GPTSettings | TransformerSettings, specials: Specials, search: SearchSettings
 ) -> dict[str, Any]:
-    """The content of `generation_config.json`: how `generate` searches unless told otherwise.
+    """The content of `generation_config.json`: how `generate` searches, and how much it writes, unless told otherwise.
 
-    transformers divides by length^α, whatever our penalty is; "never" stops where ours does.
+    transformers divides by length^α, whatever our penalty is; "never" stops where ours does. A translation may be as
+    long as the model allows, a text as long as `regard generate` writes it. That is said in new tokens: to whoever asks
+    for `max_new_tokens`, as one should, transformers complains of any `max_length` in this file.
     """
     never = sorted({specials.padding, specials.start} - {specials.end})
     config: dict[str, Any] = {
         "bos_token_id": specials.start, "eos_token_id": specials.end, "pad_token_id": specials.padding,
-        "max_length": settings.limit or POSITIONS,
     }  # fmt: skip
     if never:
         config["suppress_tokens"] = never
     if isinstance(settings, GPTSettings):
-        return config
+        return config | {"max_new_tokens": min(SamplingSettings().max_tokens, settings.max_positions // 2)}
+    config["max_new_tokens"] = (settings.limit or POSITIONS) - 1
     config["decoder_start_token_id"] = specials.start
     config |= {"num_beams": search.beam, "do_sample": False}
     if search.beam > 1:

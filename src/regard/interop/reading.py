@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.data.sources import Elsewhere
 from regard.decoding.search import SearchSettings
+from regard.engines.loading import engine_of
 from regard.errors import DataError, MissingError
 from regard.files import MANIFEST
 from regard.folder import RECIPE, Loaded
@@ -42,9 +43,9 @@ def recognise(place: Path, own: Kind | None = None) -> Kind:
         raise MissingError(f"{place}: must be a folder with a model, but is not there. Check the path.")
     folder = place if place.is_dir() else place.parent
     names = {file.name for file in folder.iterdir()} if place.is_dir() else {place.name}
+    if (engine := engine_of(place)) != "torch":
+        return engine
     for kind, found in (
-        ("ctranslate2", "model.bin" in names and "config.json" in names and not {"model.safetensors"} & names),
-        ("onnx", any(name.endswith(".onnx") for name in names)),
         ("regard", bool({MANIFEST, RECIPE} & names)),
         ("torch", TORCH_TOML in names),
         ("huggingface", "config.json" in names and "model_type" in read_json(folder / "config.json")),

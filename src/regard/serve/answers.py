@@ -45,7 +45,8 @@ class ModelSummary(BaseModel):
     name: str
     task: Literal["translate", "generate", "classify", "tag"]
     kind: str
-    parameters: int
+    parameters: int | None
+    """Not known of a folder of CTranslate2 that Regard did not write."""
     context: int | None
     languages: Languages
     attention: list[AttentionStack]

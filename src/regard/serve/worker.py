@@ -4,8 +4,9 @@ Requests wait in a queue. The worker takes the oldest, and with it those that ca
 are searched alike, texts that are drawn alike. An answer is the same in any company, so nobody notices.
 
 Writing goes on step by step: after each step of every text on its way, the queue has its turn, and then the next step.
-So no text that is being written makes others wait until it ends. Everything else runs to its end, unless nobody waits
-for it any more: then it stops at the model's next step.
+So no text that is being written makes others wait until it ends. What is too long to be translated in one batch goes on
+batch by batch, in turns with the queue. Everything else runs to its end, unless nobody waits for it any more: then it
+stops at the model's next step.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread, current_thread
 from typing import Any, TypeGuard
 
-from regard.api import Generation, Model, Options
+from regard.api import Generation, Model, Options, Translation
 from regard.decoding.sampling import Drawn, SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.generation import Generator as Writer
@@ -31,6 +32,7 @@ from regard.translation.translator import SLOTS_PER_BATCH
 WAIT = 0.15  # of the time a batch takes, to wait for others before the next
 LONGEST_WAIT = 0.025  # seconds
 PAUSE = 0.004  # seconds without a newcomer, and nobody else is waited for
+SLOTS_ON_CPU = 4_096  # beams × source tokens translated at a time where others may wait: a few seconds of work at most
 
 
 class Job:
@@ -131,6 +133,14 @@ class _Walk:
     rows: int
 
 
+@dataclass
+class _Turns:
+    """Texts that are translated batch by batch, and whose they are."""
+
+    jobs: Sequence[Translating]
+    batches: Generator[None, None, list[list[Translation]]]
+
+
 class NobodyWaitsError(Exception):
     """Raised inside the model's work when nobody waits for its result."""
 
@@ -142,6 +152,7 @@ class Worker:
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self._queue: deque[Job] = deque()
         self._walks: list[_Walk] = []
+        self._turns: deque[_Turns] = deque()
         self._changed = Condition()
         self._closed = False
         self._current: Sequence[Job] = ()
@@ -189,22 +200,25 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._walks or self._closed)
-                if not self._queue and not self._walks:
+                self._changed.wait_for(lambda: self._queue or self._walks or self._turns or self._closed)
+                if not self._queue and not self._walks and not self._turns:
                     return
                 self._gather()
                 jobs = self._take()
+            first = self._turns.popleft() if self._turns else None  # what begins now has its first turn now
             if jobs:
                 self._begin(jobs)
             for walk in list(self._walks):
                 self._step(walk)
+            if first is not None:
+                self._turn(first)
 
     def _gather(self) -> None:
         """Wait a moment for others to come, if the last batch had company: who was just answered often asks again.
 
         Costs a small part of what a batch takes, and nothing where one client is alone or texts are being written.
         """
-        if self._company < 2 or self._walks or not isinstance(self._queue[0], Translating):
+        if self._company < 2 or self._walks or self._turns or not isinstance(self._queue[0], Translating):
             return
         until = time.monotonic() + min(LONGEST_WAIT, WAIT * self._taken)
         there = 0
@@ -266,23 +280,37 @@ class Worker:
     def _translate(self, jobs: Sequence[Translating]) -> None:
         texts = [text for job in jobs for text in job.texts]
         self.metrics.worked(self.name, len(texts))
+        slots = SLOTS_ON_CPU if self.model.device.type == "cpu" else None
+        self._turn(_Turns(jobs, self.model.translating(texts, jobs[0].search, self._count, jobs[0].options, slots)))
 
-        def search() -> list[object]:
-            found = iter(self.model.translations(texts, jobs[0].search, self._count, jobs[0].options))
-            return [[next(found) for _ in job.texts] for job in jobs]
+    def _turn(self, turns: _Turns) -> None:
+        """One more batch of texts that are translated; if it is not the last, they wait for their next turn."""
 
-        if not self._answer(jobs, search):
-            for job in jobs:  # one of them is to blame, and answers for itself
+        def batch() -> list[object] | None:
+            try:
+                next(turns.batches)
+            except StopIteration as end:
+                found = iter(end.value)
+                return [[next(found) for _ in job.texts] for job in turns.jobs]
+            self._turns.append(turns)
+            return None
+
+        if not any(job.wanted for job in turns.jobs):
+            return
+        if not self._answer(turns.jobs, batch):
+            for job in turns.jobs:  # one of them is to blame, and answers for itself
                 self._translate([job])
 
     def _count(self, _: int, tokens: int) -> None:
         self.metrics.wrote(self.name, tokens)
 
-    def _answer(self, jobs: Sequence[Job], work: Callable[[], list[object]]) -> bool:
-        """Work, and hand over one result a job; False, and nothing is handed over, if several share an exception."""
+    def _answer(self, jobs: Sequence[Job], work: Callable[[], list[object] | None]) -> bool:
+        """Work, and hand over one result a job, if there are any yet; False, and nothing is handed over, if several
+        share an exception."""
         self._current = jobs
         try:
-            for job, result in zip(jobs, work(), strict=True):
+            results = work()
+            for job, result in zip(jobs, results, strict=True) if results is not None else ():
                 job.give(result)
         except NobodyWaitsError:
             pass  # whoever left needs no answer

@@ -1,8 +1,8 @@
 """Where a text that is too long for a model may be cut, and how translated pieces are joined again.
 
 A text is cut at sentence ends, in any language that marks them; a sentence that is still too long behind commas and
-the like, then at spaces, and a word that is too long anywhere. The pieces, laid end to end, are the text:
-nothing is lost.
+the like, then at spaces, and a word that is too long anywhere: into small pieces, since no sense is lost with it, and a
+model is soon done with them. The pieces, laid end to end, are the text: nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ ABBREVIATIONS = re.compile(
 )
 ORDINAL = re.compile(r"\d{1,2}")  # 3. Mai; a year may well end a sentence
 LAST_WORD = re.compile(r"[^\s\"'(\[“„«]*\Z")
+UNBROKEN = 64  # how long the pieces of a word are that is too long
 FAR = 40  # how far from an end to look for what stands around it
 
 
@@ -88,11 +89,10 @@ def _cut(sentence: str, measure: Measure, longest: int) -> Iterator[str]:
             for piece, length in _packed(parts, measure, longest):
                 yield from [piece] if length <= longest else _cut(piece, measure, longest)
             return
-    while measure([sentence])[0] > longest and len(sentence) > 1:
-        first = _longest_beginning(sentence, measure, longest)
+    while sentence:
+        first = _longest_beginning(sentence, measure, min(longest, UNBROKEN))
         yield sentence[:first]
         sentence = sentence[first:]
-    yield sentence
 
 
 def _packed(parts: Sequence[str], measure: Measure, longest: int) -> Iterator[tuple[str, int]]:
@@ -108,7 +108,10 @@ def _packed(parts: Sequence[str], measure: Measure, longest: int) -> Iterator[tu
 
 def _longest_beginning(word: str, measure: Measure, longest: int) -> int:
     """How many characters from the front fit, at least one."""
-    fits, too_many = 1, len(word)
+    fits, too_many = 1, 2
+    while too_many <= len(word) and measure([word[:too_many]])[0] <= longest:
+        fits, too_many = too_many, 2 * too_many
+    too_many = min(too_many, len(word) + 1)
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
         if measure([word[:middle]])[0] <= longest:

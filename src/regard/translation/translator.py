@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
+
+import torch
 
 from regard.batch import Tokens
 from regard.decoding.constraints import Constraints
-from regard.decoding.ensemble import Ensemble, Sources
+from regard.decoding.ensemble import Ensemble, Sources, select_rows
 from regard.decoding.fast import search as find
 from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
@@ -26,9 +28,9 @@ from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
 from regard.translation.risk import least_risk
 from regard.translation.unknown import Copying
+from regard.translation.wishes import Wishes
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
-MARKS = ".,;:!?)\"'”’“«»…"  # what may share a token with the end of a word
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
 
 FLAGS = ("cut", "loop", "copy", "empty", "split", "begin", "unknown")
@@ -89,46 +91,6 @@ def to_json(translations: Sequence[Translation]) -> dict[str, object]:
         "alignment": best.alignment,
         "flags": best.flags,
     }
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What translations have to keep to, in words.
-
-    They begin with `prefix`, hold none of `banned` and all of `required`. A word counts as the tokenizer cuts it, a
-    banned one also before a punctuation mark: spelled with other subwords, it is another one.
-    """
-
-    prefix: str = ""
-    banned: tuple[str, ...] = ()
-    required: tuple[str, ...] = ()
-
-    def constraints(self, tokenizer: Tokenizer) -> Constraints:
-        """The same in tokens; raises UsageError for what the vocabulary has no tokens for, and for contradictions."""
-        for phrase in (*self.banned, *self.required):
-            if not phrase.strip():
-                raise UsageError("translate: a banned or required word must hold text, but one is empty. Leave it out.")
-        for phrase in (self.prefix, *self.banned, *self.required):
-            if tokenizer.unknown is not None and tokenizer.unknown in tokenizer.encode(phrase):
-                raise UsageError(
-                    f"translate: a word to begin with, to ban or to require must be in the model's vocabulary, but "
-                    f"`{phrase.strip()}` is not. Leave it out, or write it in another way."
-                )
-        # Byte vocabularies tell a word with a space before it from one without; for others both are the same. And where
-        # a mark is not split off, the end of a word may share a token with it.
-        banned = {tuple(tokenizer.encode(f"{space}{phrase.strip()}{mark}")): phrase
-                  for phrase, space, mark in product(self.banned, ("", " "), ("", *MARKS))}  # fmt: skip
-        banned = {tokens: phrase for tokens, phrase in banned.items() if tokenizer.unknown not in tokens}
-        banned = {tokens: phrase for tokens, phrase in banned.items()
-                  if not any(other != tokens and _holds(tokens, other) for other in banned)}  # fmt: skip
-        required = {tuple(tokenizer.encode(f" {phrase.strip()}")): phrase for phrase in self.required}
-        for wanted, unwanted in product(required, banned):
-            if _holds(wanted, unwanted):
-                raise UsageError(
-                    f"translate: a required word must not hold a banned one, but `{required[wanted]}` holds "
-                    f"`{banned[unwanted]}` in the model's tokens. Drop one of them."
-                )
-        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), tuple(required))
 
 
 @dataclass(frozen=True)
@@ -193,9 +155,25 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `search.nbest` best translations of each text, best first; an empty text has one, which is empty.
 
-        The translation of a text that was cut has the sum of its pieces' scores, or with `samples` their mean; its
-        first piece has the wished prefix.
+        No two of them read alike, so there are fewer where the beam holds no more. The translation of a text that was
+        cut has the sum of its pieces' scores, or with `samples` their mean; its first piece has the wished prefix.
         """
+        steps = self.translating(texts, search, options, progress)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(list[list[Translation]], end.value)
+
+    def translating(
+        self,
+        texts: Sequence[str],
+        search: SearchSettings,
+        options: Options | None = None,
+        progress: Progress | None = None,
+        slots: int | None = None,
+    ) -> Generator[None, None, list[list[Translation]]]:
+        """The same a batch at a time, of so many beams × source tokens, for whoever has other things to do between."""
         options = options or Options()
         if options.samples:
             _check_drawing(search, options.samples)
@@ -207,7 +185,10 @@ class Translator:
         if progress is not None:
             progress(len(texts) - len(left), 0)  # empty texts
         answers: list[list[Translation]] = [[] for _ in units]
-        for batch in batches([len(unit.ids) for unit in units], options.samples or search.beam):
+        turns = batches([len(unit.ids) for unit in units], options.samples or search.beam, slots)
+        for batch in turns:
+            if batch is not turns[0]:
+                yield
             found = self._search([units[number] for number in batch], search, options, copying)
             for number, translations in zip(batch, found, strict=True):
                 answers[number] = translations
@@ -258,14 +239,14 @@ class Translator:
         self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
     ) -> list[list[Translation]]:
         """The translations of units that share a batch."""
-        specials, sources = self.tokenizer.specials, [unit.ids for unit in units]
-        constraints = None if options.wishes is None else self._constraints(units, options.wishes)
+        sources = [unit.ids for unit in units]
         tokens = self.read([unit.text.strip() for unit in units], sources, options.language)
         if options.samples:
             found = least_risk(self.network, tokens, self.tokenizer, search, options.samples)
         else:
+            constraints = None if options.wishes is None else self._constraints(units, options.wishes)
             try:
-                found = find(self.network, tokens, specials, search, constraints)
+                found = self._find(tokens, search, constraints)
             except NothingFoundError as error:
                 unit = units[error.row]
                 raise TextError(
@@ -276,7 +257,7 @@ class Translator:
         links: Sequence[tuple[TokenLink, ...]] = [()] * len(units)
         if options.alignment:
             first = self.network.members[0] if isinstance(self.network, Ensemble) else self.network
-            links = align(first, sources, [hypotheses[0].tokens for hypotheses in found], specials)
+            links = align(first, sources, [best.tokens for best, *_ in found], self.tokenizer.specials)
         texts = self._texts(units, found, copying)
         return [
             [
@@ -297,6 +278,34 @@ class Translator:
         texts = iter(copying.texts(sources, read, [tokens for _, tokens in everyone]))
         return [[next(texts) for _ in hypotheses] for hypotheses in found]
 
+    def _find(
+        self, tokens: Tokens, search: SearchSettings, constraints: list[Constraints] | None
+    ) -> list[list[Hypothesis]]:
+        """What search finds for each row, each text once, however it is cut into tokens.
+
+        Where one came twice, all that ended in the beam is asked for, and the next best takes the place.
+        """
+        specials = self.tokenizer.specials
+        found = find(self.network, tokens, specials, search, constraints)
+        once = [self._each_once(some, search.nbest) for some in found]
+        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True)) if len(each) < len(some)]
+        if again and search.nbest < search.beam:
+            rows = select_rows(tokens, torch.tensor(again, device=tokens.ids_BT.device))
+            asked = None if constraints is None else [constraints[row] for row in again]
+            more = find(self.network, rows, specials, replace(search, nbest=search.beam), asked)
+            for row, others in zip(again, more, strict=True):
+                # What was found comes first: groups of beams take turns, and all of them together do not.
+                once[row] = self._each_once([*found[row], *others], search.nbest)
+        return once
+
+    def _each_once(self, hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
+        """The first of these that read differently, each with the best score it has, best first."""
+        kept: dict[str, Hypothesis] = {}
+        for each in hypotheses:
+            text = self.tokenizer.decode(each.tokens).strip() if len(hypotheses) > 1 else ""
+            kept[text] = max(kept.get(text, each), each, key=lambda one: one.score)
+        return sorted(list(kept.values())[:most], key=lambda one: -one.score)
+
     def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
         """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
         specials = self.tokenizer.specials
@@ -314,7 +323,7 @@ class Translator:
     def _check_wishes(self, units: Sequence[Unit], search: SearchSettings, wishes: Wishes) -> None:
         """Raise for the first text whose translation cannot hold what is wished for; before any of them is searched."""
         for unit, asked in zip(units, self._constraints(units, wishes), strict=True):
-            if asked.required and unit.pieces > 1:
+            if asked.wanted and unit.pieces > 1:
                 raise TextError(
                     unit.place,
                     f"a text with required words must be short enough to be translated as one, but has to be split, "
@@ -323,11 +332,10 @@ class Translator:
             limit = max(len(unit.ids), len(asked.prefix)) + search.extra_length
             if self.network.context is not None:
                 limit = min(limit, self.network.context - 1)
-            needed = len(asked.prefix) + sum(map(len, asked.required))
-            if needed > limit:
+            if asked.needed > limit:
                 raise TextError(
                     unit.place,
-                    f"the wished beginning and words must fit into {limit} tokens, but have {needed}. Raise "
+                    f"the wished beginning and words must fit into {limit} tokens, but have {asked.needed}. Raise "
                     "`extra_length`, or ask for less.",
                 )
 
@@ -366,10 +374,6 @@ def _check_drawing(search: SearchSettings, samples: int) -> None:
             )
 
 
-def _holds(phrase: Sequence[int], part: Sequence[int]) -> bool:
-    return any(phrase[place : place + len(part)] == part for place in range(len(phrase)))
-
-
 def _says_something(text: str) -> bool:
     """Whether there is more to it than spaces and what only tells how to set others, such as a soft hyphen."""
     return any(not letter.isspace() and unicodedata.category(letter) != "Cf" for letter in text)
@@ -404,12 +408,12 @@ def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]], share: 
     return joined
 
 
-def batches(lengths: Sequence[int], beam: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], beam: int, slots: int | None = None) -> list[list[int]]:
     """Numbers of units of similar length together, the longest first, so that memory runs out at once or never."""
     found: list[list[int]] = []
     longest = 0
     for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
-        if not found or (len(found[-1]) + 1) * longest * beam > SLOTS_PER_BATCH:
+        if not found or (len(found[-1]) + 1) * longest * beam > (slots or SLOTS_PER_BATCH):
             found.append([])
             longest = lengths[number]
         found[-1].append(number)

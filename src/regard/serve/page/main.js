@@ -86,7 +86,8 @@ function drawTop() {
 function describe(model) {
   const { source, target } = model.languages ?? {};
   const sides = source && target?.length ? ` · ${languageName(source)} → ${target.map(languageName).join(", ")}` : "";
-  return `${model.name} · ${model.kind}${sides} · ${t("parameters", { count: whole(model.parameters) })}`;
+  const size = model.parameters == null ? "" : ` · ${t("parameters", { count: whole(model.parameters) })}`;
+  return `${model.name} · ${model.kind}${sides}${size}`;
 }
 
 function speak(language) {
