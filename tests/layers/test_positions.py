@@ -186,7 +186,7 @@ def test_alibi_slopes_for_twelve_heads_are_the_authors() -> None:
     ],
 )
 def test_scheme_by_name(kind: PositionKind, expected: type) -> None:
-    assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3), expected)
+    assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3, d_model=8), expected)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 2), st.integers(1, 6), st.integers(0, 99))
