@@ -19,7 +19,9 @@ from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
 from regard.models.transformer import Transformer, TransformerSettings
+from regard.models.transformer_xl import TransformerXL, TransformerXLSettings
 from regard.models.wavenet import WaveNet, WaveNetSettings
+from regard.models.xlnet import XLNet, XLNetSettings
 
 Model = SequenceModel[Any]
 
@@ -86,6 +88,8 @@ BYTENET = ByteNetSettings(channels=6, dilations=(1, 2), repeats=2)
 CONVS2S = ConvS2SSettings(encoder=((2, 8, 3), (1, 12, 1)), decoder=((2, 8, 3), (1, 12, 2)), embedding=10)
 RECURRENT = RecurrentSettings(encoder_layers=2, decoder_layers=2, d_model=12)
 RECURRENT_LM = RecurrentLMSettings(d_model=12)
+TRANSFORMER_XL = TransformerXLSettings(layers=2, d_model=16, d_ff=24, heads=2, memory=3)
+XLNET = XLNetSettings(layers=2, d_model=16, d_ff=24, heads=2)
 
 
 def _recurrent(settings: RecurrentSettings) -> Entry:
@@ -96,6 +100,10 @@ def _recurrent(settings: RecurrentSettings) -> Entry:
 def _recurrent_lm(settings: RecurrentLMSettings) -> Entry:
     build = lambda vocabulary: RecurrentLM(settings, vocabulary)
     return Entry(build, reads_source=False, packs=False, watched=False)
+
+
+def _transformer_xl(settings: TransformerXLSettings) -> Entry:
+    return Entry(lambda vocabulary: TransformerXL(settings, vocabulary), reads_source=False)
 
 
 ZOO: dict[str, Entry] = {
@@ -111,6 +119,14 @@ ZOO: dict[str, Entry] = {
     "decoder-only": _decoder_only(DECODER_ONLY),
     "decoder-only-rotary": _decoder_only(replace(DECODER_ONLY, positions="rotary", source_loss=0.5)),
     "decoder-only-relative": _decoder_only(replace(DECODER_ONLY, positions="relative", reach=3)),
+    "gpt-relative-waves": _gpt(replace(GPT_2, positions="relative-waves")),
+    "transformer-relative-waves": _transformer(replace(TRANSFORMER, positions="relative-waves", norm="pre")),
+    "transformer-xl": _transformer_xl(TRANSFORMER_XL),
+    "transformer-xl-rotary": _transformer_xl(replace(TRANSFORMER_XL, positions="rotary", memory=1, norm="pre")),
+    "xlnet": Entry(lambda vocabulary: XLNet(XLNET, vocabulary), reads_source=False),
+    "xlnet-relative": Entry(
+        lambda vocabulary: XLNet(replace(XLNET, positions="relative", norm="pre"), vocabulary), reads_source=False
+    ),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

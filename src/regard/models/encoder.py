@@ -129,9 +129,7 @@ class NormedEmbedding(Embedding):
     """Dropout(LayerNorm(E[ids] + positions)), as in BERT."""
 
     def __init__(self, settings: TransformerBodySettings, vocabulary: int) -> None:
-        super().__init__(
-            vocabulary, settings.d_model, 0.0, settings.positions, settings.max_positions, scaled=False
-        )
+        super().__init__(vocabulary, settings.d_model, 0.0, settings.positions, settings.max_positions, scaled=False)
         self.norm = LayerNorm(settings.d_model, settings.norm_epsilon)
         self.last_dropout = Dropout(settings.dropout)
 

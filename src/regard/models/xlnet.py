@@ -137,7 +137,8 @@ class XLNet(SequenceModel[GPTState], FillsGaps):
         further = Places(asking.positions_BT + 1, asking.segments_BT, asking.unbroken)
         query = replace(query, places=(further, keys))
         h_BTD = self.embedding(tokens)
-        g_BQD = self.dropout(self.query_D.to(h_BTD.dtype).expand(*asking.positions_BT.shape, -1))
+        nothing_BQD = h_BTD.new_zeros(*asking.positions_BT.shape, self.width)
+        g_BQD = self.dropout(nothing_BQD + self.query_D.to(h_BTD.dtype))
         kept = []
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, EncoderLayer)
