@@ -49,7 +49,8 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
         )
     _check_lengths(recipe, data, model)
     if begins is not None:
-        model.load_state_dict(begins.weights)
+        # What a body takes over has no output yet: that stays as it was drawn.
+        model.load_state_dict({**model.state_dict(), **begins.weights})
     batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed, _lesson(model, data))
     return Trainer(model, batches, recipe.training, recipe.seed, team)
 
