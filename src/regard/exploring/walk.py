@@ -23,7 +23,7 @@ from regard.exploring.sentences import Said, Tongue
 from regard.exploring.steps import Step, Words, one_row, table
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer
 from regard.layers.embedding import Embedding
-from regard.layers.positions import LearnedPositions
+from regard.layers.positions import LearnedPositions, RelativeWaves
 from regard.models.gpt import CausalTransformer
 from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer
@@ -66,8 +66,10 @@ class Walk:
 
 
 def can_walk(network: SequenceModel[Any]) -> bool:
-    """Whether there are layers to walk through: in Transformers and GPTs."""
-    return isinstance(network, Transformer | CausalTransformer)
+    """Whether there are layers to walk through: in Transformers and GPTs, unless distances are told by waves."""
+    # Those ask twice, for content and for distance, and a walk has words for one question.
+    waves = any(isinstance(module, RelativeWaves) for module in network.modules())
+    return isinstance(network, Transformer | CausalTransformer) and not waves
 
 
 @torch.inference_mode()
@@ -98,10 +100,10 @@ class _Walker:
         self, bundle: Bundle, text: str, target: str | None, stack: Stack | None, language: str | None
     ) -> None:
         network, tokenizer = bundle.network, bundle.tokenizer
-        if not isinstance(network, Transformer | CausalTransformer):
+        if not isinstance(network, Transformer | CausalTransformer) or not can_walk(network):
             raise UsageError(
-                f"walk: needs a Transformer or a GPT, but `{bundle.recipe.name}` is a `{bundle.recipe.model.kind}`. "
-                "Choose another model."
+                f"walk: needs a Transformer or a GPT, without `relative-waves`, but `{bundle.recipe.name}` is a "
+                f"`{bundle.recipe.model.kind}`. Choose another model."
             )
         self.network, self.tokenizer = network, tokenizer
         self.stack: Stack = stack or ("encoder" if isinstance(network, Transformer) else "decoder")

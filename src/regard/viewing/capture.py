@@ -157,8 +157,9 @@ class Reading(Watched):
     ) -> None:
         super().__init__(model)
         labels, ids = list(readable(tokenizer, text)), list(text)
-        for place in gaps if isinstance(model, Bert) else ():
-            labels[place], ids[place] = HIDDEN, model.mask
+        if isinstance(model, Bert):
+            for place in gaps:
+                labels[place], ids[place] = HIDDEN, model.mask
         self.model, self.text = model, Tokens.whole(torch.tensor([ids], device=next(model.parameters()).device))
         read, marks = tuple(labels), separators(tokenizer, text)
         self.sights = {"encoder": Sight(read, read, marks), "pooling": Sight(("the text",), read, marks)}
