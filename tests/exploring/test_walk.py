@@ -234,6 +234,9 @@ def test_what_cannot_be_walked_is_said() -> None:
     assert not can_walk(tiny("recurrent").network)
     with pytest.raises(UsageError, match="needs a Transformer or a GPT, but `recurrent` is a `recurrent`"):
         walk(tiny("recurrent"), TEXT)
+    assert not can_walk(tiny("transformer-xl").network)
+    with pytest.raises(UsageError, match="those of `transformer-xl` are `relative-waves`"):
+        walk(tiny("transformer-xl"), TEXT)
     with pytest.raises(UsageError, match="has one stack, the decoder"):
         walk(tiny("gpt"), TEXT, stack="encoder")
     for name, value in (("layer", 2), ("head", 2), ("position", 99), ("layer", -1)):

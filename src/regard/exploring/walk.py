@@ -100,10 +100,15 @@ class _Walker:
         self, bundle: Bundle, text: str, target: str | None, stack: Stack | None, language: str | None
     ) -> None:
         network, tokenizer = bundle.network, bundle.tokenizer
-        if not isinstance(network, Transformer | CausalTransformer) or not can_walk(network):
+        if not isinstance(network, Transformer | CausalTransformer):
             raise UsageError(
-                f"walk: needs a Transformer or a GPT, without `relative-waves`, but `{bundle.recipe.name}` is a "
-                f"`{bundle.recipe.model.kind}`. Choose another model."
+                f"walk: needs a Transformer or a GPT, but `{bundle.recipe.name}` is a `{bundle.recipe.model.kind}`. "
+                "Choose another model."
+            )
+        if not can_walk(network):
+            raise UsageError(
+                f"walk: needs positions with one question a score, but those of `{bundle.recipe.name}` are "
+                "`relative-waves`, which have two. Choose another model."
             )
         self.network, self.tokenizer = network, tokenizer
         self.stack: Stack = stack or ("encoder" if isinstance(network, Transformer) else "decoder")
