@@ -80,7 +80,7 @@ def test_what_is_no_choice_between_words_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda word: position_scheme(word, heads=2, d_k=4, reach=3),
+        lambda word: position_scheme(word, heads=2, d_k=4, reach=3, d_model=8),
         lambda word: Embedding(9, 8, 0.0, word),
         lambda word: StateAttention(8, word),
         lambda word: Pooling(word, 8),

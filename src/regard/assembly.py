@@ -10,12 +10,15 @@ import torch
 from regard.batch import Specials, Tokens
 from regard.data.batching import Batches
 from regard.data.dataset import Dataset
+from regard.data.hiding import Lesson, Masking, Ordering
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.errors import UsageError
 from regard.initial import Beginning
 from regard.machine import choose_device
+from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
 from regard.models.interface import ContinuingModel, SequenceModel
+from regard.models.xlnet import XLNet
 from regard.recipe import Recipe
 from regard.training.reward import Draw, Rewards
 from regard.training.team import Team, own_device
@@ -30,6 +33,11 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
     torch.manual_seed(recipe.seed)
     device = own_device(choose_device(recipe.device))
     model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
+    if isinstance(model, Bert) and data.train.source is not None:
+        raise UsageError(
+            "model.kind: must fit the corpus, which has sentence pairs, but is `bert`, which reads text alone. Choose "
+            "one such as `transformer`."
+        )
     if isinstance(model, SequenceModel) and model.reads_source != (data.train.source is not None):
         reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
         other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
@@ -45,8 +53,9 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
         )
     _check_lengths(recipe, data, model)
     if begins is not None:
-        model.load_state_dict(begins.weights)
-    batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
+        # What a body takes over has no output yet: that stays as it was drawn.
+        model.load_state_dict({**model.state_dict(), **begins.weights})
+    batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed, _lesson(model, data))
     if recipe.training.reward and recipe.batch.layout != "buckets":
         raise UsageError(
             "batch.layout: must be `buckets` with `training.reward`, which needs one sentence a row, but is "
@@ -66,6 +75,16 @@ def _draw(specials: Specials) -> Draw:
         return [(*each.tokens, specials.end) if each.finish_reason == "end" else each.tokens for each in found]
 
     return draw
+
+
+def _lesson(model: AnyModel, data: Dataset) -> Lesson | None:
+    """What of a batch is hidden from a model that learns to find it."""
+    match model:
+        case Bert():
+            return Masking(model.settings.masked, model.mask, model.vocabulary, data.tokenizer.specials.padding)
+        case XLNet():
+            return Ordering(model.settings.predicted)
+    return None
 
 
 def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:

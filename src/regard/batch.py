@@ -152,11 +152,15 @@ class Batch:
     source: Tokens | None
     target: Tokens
     labels_BT: Tensor
+    order_BT: Tensor | None = None
+    """The turn of each label, from 0: when it is to be answered, the tokens of earlier turns are known, wherever they
+    stand. None: from left to right, as nearly everywhere."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch after `function` has been applied to each tensor; all have the same rows."""
         source = None if self.source is None else self.source.map(function)
-        return Batch(source, self.target.map(function), function(self.labels_BT))
+        order_BT = None if self.order_BT is None else function(self.order_BT)
+        return Batch(source, self.target.map(function), function(self.labels_BT), order_BT)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""

@@ -36,7 +36,7 @@ from regard.viewing.training_curves import CURVES, Event, read_metrics
 START = "start"
 TASKS = {
     "continue": "text-generation", "compose": "text-generation", "classify": "text-classification",
-    "tag": "token-classification", "translate": "translation",
+    "tag": "token-classification", "fill": "fill-mask", "translate": "translation",
 }  # fmt: skip
 
 
@@ -111,7 +111,8 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
 
 def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
     does = {"continue": "continues text", "compose": "continues music", "classify": "gives each text a label",
-            "tag": "gives each word a label", "translate": "translates"}[_verb(recipe)]  # fmt: skip
+            "tag": "gives each word a label", "fill": "fills gaps in text",
+            "translate": "translates"}[_verb(recipe)]  # fmt: skip
     if len(languages) == 2 and does == "translates":
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
@@ -128,6 +129,8 @@ def _use(place: Path, recipe: Recipe) -> str:
     name = place.resolve().name
     if (verb := _verb(recipe)) in ("classify", "tag"):
         commands, call = f"regard {verb} {shlex.quote(name)} lines.txt > labels.txt", verb
+    elif verb == "fill":
+        commands, call = f"regard fill {shlex.quote(name)} 'Once _ a time'", verb
     elif isinstance(recipe.data, Music):
         commands, call = f"regard generate {shlex.quote(name)} --midi out.mid", "generate"
     elif isinstance(recipe.data, Text):
@@ -256,6 +259,8 @@ def _verb(recipe: Recipe) -> str:
     """What the model is for."""
     if recipe.model.kind in LABELLING:
         return "classify" if recipe.model.kind == "classifier" else "tag"
+    if recipe.model.kind == "bert":
+        return "fill"
     return {Text: "continue", Music: "compose"}.get(type(recipe.data), "translate")
 
 

@@ -13,7 +13,9 @@ from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings, beam_search
 from regard.evaluation.labels import counted, tallies
 from regard.evaluation.metrics import Lines, Score, bleu
+from regard.filling import GAP, Filler
 from regard.labelling import Labeller
+from regard.models.bert import Bert
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
@@ -79,7 +81,9 @@ class Examiner:
 
     def examine(self) -> Examination:
         """The model as it is now; all members of a team must ask."""
-        validation = self.trainer.validate(self._batches(), self.data.valid_bytes)
+        # Of what is hidden only a part is to be said: nobody knows how many bytes that is.
+        size = self.data.valid_bytes if self.trainer.batches.lesson is None else 0
+        validation = self.trainer.validate(self._batches(), size)
         labels = self._label_scores()
         samples = self._samples(max(SAMPLES, self._bleu_lines))
         return Examination(
@@ -88,7 +92,8 @@ class Examiner:
         )  # fmt: skip
 
     def _batches(self) -> Iterator[Batch]:
-        batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed)
+        lesson = self.trainer.batches.lesson
+        batches = Batches(self.data.valid, self.data.tokenizer.specials, self.recipe.batch, self.recipe.seed, lesson)
         return (batches[place] for place in range(batches.per_epoch))
 
     def _label_scores(self) -> list[Score]:
@@ -123,6 +128,8 @@ class Examiner:
         tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
         pairs = self.data.valid_pairs[:count]
         with self.trainer.reading() as model:
+            if self.trainer.team.leads and isinstance(model, Bert):
+                return [self._filled(model, number) for number in range(min(SAMPLES, len(pairs)))]
             if not self.trainer.team.leads or not isinstance(model, SequenceModel):
                 return []
             if self.data.valid.source is None:
@@ -134,6 +141,15 @@ class Examiner:
                 ]
             texts = self._translate(model, [self.data.valid.source[number] for number in range(len(pairs))])
         return [Sample(pair.source, pair.target, text) for pair, text in zip(pairs, texts, strict=True)]
+
+    def _filled(self, model: Bert, number: int) -> Sample:
+        """The beginning of an example with a gap in its middle, and what the model puts there."""
+        ids = self.data.valid.target[number][: 2 * PROMPT]
+        place, decode = len(ids) // 2, self.data.tokenizer.decode
+        if not ids:
+            return Sample("", None, "")
+        found = Filler(model, self.data.tokenizer, model.context).fill_tokens(ids, [place], 1)
+        return Sample(f"{decode(ids[:place])} {GAP} {decode(ids[place + 1 :])}", None, found.gaps[0].tokens[0])
 
     def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
         tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from regard import folder, shipped
 from regard.errors import UsageError
+from regard.models.bert import Bert, BertSettings
+from regard.models.labelling import ClassifierSettings, TaggerSettings
 from regard.models.transformer import StackSettings
-from regard.recipe import SAME_WEIGHTS, WEIGHTLESS, Recipe
+from regard.recipe import LABELLING, SAME_WEIGHTS, WEIGHTLESS, Recipe
 from regard.settings.tree import text_of
 from regard.text.tokenizer import Tokenizer
 
@@ -22,6 +24,7 @@ REASONS = {
     "vocabulary": "each token has its own weights, and others would mean other tokens",
     "max_positions": "so many positions were learned, and there are no others",
 }
+MATRIX = "body.embedding.table.weight"
 CUTS = ("dropout", "dropout_cuts")  # settings of a tokenizer that change what is trained on, not the vocabulary
 
 
@@ -32,6 +35,7 @@ class Beginning:
     place: Path
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
+    """All of the model's, or those of its body."""
 
 
 def beginning_of(recipe: Recipe) -> Beginning | None:
@@ -47,7 +51,11 @@ def beginning_of(recipe: Recipe) -> Beginning | None:
             + "\n  ".join(problems)
             + f"\nLeave these settings out: with `init` they are those of {place / folder.RECIPE}."
         )
-    return Beginning(place, before.tokenizer, before.network.state_dict())
+    weights = before.network.state_dict()
+    if isinstance(before.network, Bert) and recipe.model.kind in LABELLING:
+        weights = {name: weight for name, weight in weights.items() if name.startswith("body.")}
+        weights[MATRIX] = weights[MATRIX][: before.network.vocabulary]  # without the mask, which no text has
+    return Beginning(place, before.tokenizer, weights)
 
 
 def _other_vocabulary(recipe: Recipe, before: Recipe) -> list[str]:
@@ -61,6 +69,8 @@ def _other_vocabulary(recipe: Recipe, before: Recipe) -> list[str]:
 def _other_model(recipe: Recipe, before: Recipe) -> list[str]:
     """What is asked of a model that is there already."""
     asked, there = recipe.model, before.model
+    if isinstance(there, BertSettings) and isinstance(asked, ClassifierSettings | TaggerSettings):
+        return _differences("model.body", asked.body, there, ["kind", *WEIGHTLESS], "its weights were learned so")
     if type(asked) is not type(there) and not {asked.kind, there.kind} <= SAME_WEIGHTS:
         return [f"model.kind must be `{there.kind}`, but is `{asked.kind}`: other models have other weights"]
     free = ["kind", *WEIGHTLESS]

@@ -202,10 +202,11 @@ class Plan:
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
     vocabulary = recipe.tokenizer.vocabulary
-    if recipe.model.kind in LABELLING:
+    if recipe.model.kind in (*LABELLING, "bert"):
+        does = "fills gaps" if recipe.model.kind == "bert" else "gives labels"
         raise UsageError(
             f"plan: what a run takes is counted for models that write text, but `{recipe.name}` is a "
-            f"`{recipe.model.kind}`, which gives labels. Train it with training.minutes=1, and look at its speed."
+            f"`{recipe.model.kind}`, which {does}. Train it with training.minutes=1, and look at its speed."
         )
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)

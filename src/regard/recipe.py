@@ -28,8 +28,10 @@ from regard.training.trainer import TrainingSettings
 PRESETS = Path(__file__).parent / "recipes"
 DEFAULT_KIND = TransformerSettings().kind
 SAME_WEIGHTS = {"gpt", "decoder-only"}  # one stack of layers, weight by weight
+BODY = "bert"  # what it learns is the body of a model that labels
 LABELLING = {"classifier": "text", "tagger": "words"}  # what each kind of model labels
-WEIGHTLESS = ("dropout", "source_loss", "balance")  # settings of a model that no weight depends on
+# Settings of a model that no weight depends on.
+WEIGHTLESS = ("dropout", "source_loss", "balance", "masked", "predicted", "memory")
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,16 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     before = settings.read(place, find)
     model, own = dict(before.get("model", {})), asked.get("model", {})
     kind, was = own.get("kind", DEFAULT_KIND), model.get("kind", DEFAULT_KIND)
+    if was == BODY and kind in LABELLING:
+        body = {key: value for key, value in model.items() if key not in ("kind", *WEIGHTLESS)}
+        kept = {key: value for key, value in own.get("body", {}).items() if key in WEIGHTLESS}
+        model = {**own, "body": {"kind": "transformer", **body, **kept}}
+        return {**tree, "model": model, "tokenizer": before.get("tokenizer", {})}
     if kind != was and not {kind, was} <= SAME_WEIGHTS:
         raise UsageError(
             f"init: {asked['init']} must hold a `{kind}` as the recipe asks for, but holds a `{was}`. Only a language "
-            "model, `gpt`, can go on as another kind, `decoder-only`. Choose another folder, or another recipe."
+            "model, `gpt`, can go on as another kind, `decoder-only`, and a `bert` as a `classifier` or a `tagger`. "
+            "Choose another folder, or another recipe."
         )
     if kind != was:
         model.pop("source_loss", None)  # which a `gpt` does not have

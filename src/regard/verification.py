@@ -31,6 +31,7 @@ from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.search import SearchSettings
 from regard.decoding.stepping import recorded
 from regard.layers.quantised import Int8Linear
+from regard.models.bert import Bert
 from regard.models.interface import Learner, SequenceModel
 from regard.models.labelling import LabelModel
 
@@ -134,8 +135,10 @@ def verify_generator(
     yield from _steps(model, specials, texts, None, allowed)
 
 
-def verify_labels(model: LabelModel, specials: Specials, texts: Sequence[Sentence], allowed: float) -> Iterator[Check]:
-    """The checks of a model that gives labels, one after another, on these texts (without their end token)."""
+def verify_labels(
+    model: LabelModel | Bert, specials: Specials, texts: Sequence[Sentence], allowed: float
+) -> Iterator[Check]:
+    """The checks of a model that gives labels or fills gaps, one after another, on these texts (without their ends)."""
 
     def ask(numbers: Sequence[int], extra: int) -> list[Answer]:
         rows = [[*texts[number], specials.end] for number in numbers]

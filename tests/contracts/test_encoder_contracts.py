@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.batch import IGNORED, Batch, Places, Tokens
 from regard.errors import UsageError
 from regard.layers.attention import Attention
+from regard.models.bert import Bert, BertSettings
 from regard.models.encoder import (
     BodySettings,
     ConvolutionBodySettings,
@@ -32,9 +33,11 @@ from .cases import FIRST_WORD, Case, cases, in_front, real
 from .contracts import same
 
 LABELS = 3
+Model = LabelModel | Bert
 
 TRANSFORMER = TransformerBodySettings(layers=2, d_model=16, d_ff=24, heads=2)
 RECURRENT = RecurrentBodySettings(cell="gru", layers=2, d_model=12)
+BERT = BertSettings(layers=2, d_model=16, d_ff=24, heads=2)
 CONVOLUTION = ConvolutionBodySettings(layers=2, d_model=8, kernel=3)
 
 
@@ -42,11 +45,11 @@ CONVOLUTION = ConvolutionBodySettings(layers=2, d_model=8, kernel=3)
 class Entry:
     """A small model: how to build it over a vocabulary, and whether a row of it may hold several texts."""
 
-    build: Callable[[int], LabelModel]
+    build: Callable[[int], Model]
     packs: bool = False
     attends: bool = False
 
-    def model(self, vocabulary: int, seed: int) -> LabelModel:
+    def model(self, vocabulary: int, seed: int) -> Model:
         """The model with random weights from `seed`, without dropout."""
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(seed)
@@ -67,6 +70,11 @@ def classifier(body: BodySettings, pooling: Any) -> Entry:
     return Entry(lambda vocabulary: Classifier(chosen, vocabulary, LABELS), attends=True)
 
 
+def bert(settings: BertSettings) -> Entry:
+    """To the contracts, a tagger whose labels are tokens."""
+    return Entry(lambda vocabulary: Bert(settings, vocabulary), packs=True, attends=True)
+
+
 ZOO: dict[str, Entry] = {
     "tagger-transformer": tagger(TRANSFORMER),
     "tagger-transformer-window": tagger(replace(TRANSFORMER, norm="pre", d_v=5, window=2, positions="relative")),
@@ -80,16 +88,18 @@ ZOO: dict[str, Entry] = {
     "classifier-recurrent-last": classifier(replace(RECURRENT, cell="rnn", bidirectional=False), "last"),
     "classifier-recurrent-attention": classifier(replace(RECURRENT, d_embedding=5), "attention"),
     "classifier-convolution-attention": classifier(CONVOLUTION, "attention"),
+    "bert": bert(BERT),
+    "bert-pre-norm-waves": bert(replace(BERT, norm="pre", positions="relative-waves", embedding_norm=False)),
 }
 
 
-def answers(model: LabelModel, text: Tokens, case: Case) -> list[Tensor]:
+def answers(model: Model, text: Tokens, case: Case) -> list[Tensor]:
     """The scores at the real answers of each row: all of its tokens, or the one of the text."""
     scores_BNC = model(text)
     return list(scores_BNC) if isinstance(model, Classifier) else real(scores_BNC, case.targets)
 
 
-def lesson(model: LabelModel, case: Case, extra: int = 0) -> Batch:
+def lesson(model: Model, case: Case, extra: int = 0) -> Batch:
     """The texts with labels that follow from the case; none at padding."""
     text = case.target(extra)
     segments_BN = text.places.segments_or_ones()
@@ -104,7 +114,7 @@ def lesson(model: LabelModel, case: Case, extra: int = 0) -> Batch:
 
 
 @torch.no_grad()
-def padding_is_invisible(model: LabelModel, case: Case) -> None:
+def padding_is_invisible(model: Model, case: Case) -> None:
     """A text alone scores what it scores in a batch, however much padding there is and whatever is in it."""
     found = answers(model, case.target(), case)
     same(answers(model, case.target(extra=3), case), found)
@@ -114,7 +124,7 @@ def padding_is_invisible(model: LabelModel, case: Case) -> None:
 
 
 @torch.no_grad()
-def packed_is_alone(model: LabelModel, case: Case) -> None:
+def packed_is_alone(model: Model, case: Case) -> None:
     """Texts that share a row do not see each other."""
     wanted = answers(model, case.target(), case)
     found_BTC = model(case.packed().target)
@@ -124,7 +134,7 @@ def packed_is_alone(model: LabelModel, case: Case) -> None:
 
 
 @torch.no_grad()
-def watched_is_fused(model: LabelModel, case: Case) -> None:
+def watched_is_fused(model: Model, case: Case) -> None:
     """Watching changes nothing; each real query's weights sum to one, and padding weighs exactly zero."""
     text = case.target(extra=1)
     wanted = answers(model, text, case)
@@ -148,7 +158,7 @@ def watched_is_fused(model: LabelModel, case: Case) -> None:
 
 
 @torch.no_grad()
-def losses_are_of_the_scores(model: LabelModel, case: Case) -> None:
+def losses_are_of_the_scores(model: Model, case: Case) -> None:
     """What training sees is the cross entropy of what `forward` says; where there is no label it is zero."""
     batch = lesson(model, case, extra=1)
     scores_BCN = model(batch.target).transpose(1, 2)
@@ -156,7 +166,7 @@ def losses_are_of_the_scores(model: LabelModel, case: Case) -> None:
     same([model.losses(batch, smoothed_cross_entropy(0.0))], [wanted_BN])
 
 
-def gradients_reach_everything(model: LabelModel, case: Case) -> None:
+def gradients_reach_everything(model: Model, case: Case) -> None:
     """Every parameter learns from a padded batch, and none gets a NaN."""
     model.losses(lesson(model, case, extra=2), smoothed_cross_entropy(0.1)).sum().backward()
     for name, parameter in model.named_parameters():
@@ -317,19 +327,19 @@ class _Whole(nn.Module):
         return self.inner(*before, Places.whole(before[0][:, :, 0]))
 
 
-def blind_body(model: LabelModel) -> None:
+def blind_body(model: Model) -> None:
     model.add_module("body", _Whole(model.get_submodule("body")))
 
 
-def blind_pooling(model: LabelModel) -> None:
+def blind_pooling(model: Model) -> None:
     model.add_module("pooling", _Whole(model.get_submodule("pooling")))
 
 
-def idle_part(model: LabelModel) -> None:
+def idle_part(model: Model) -> None:
     model.add_module("idle", nn.Linear(2, 2))
 
 
-def shy_attention(model: LabelModel) -> None:
+def shy_attention(model: Model) -> None:
     """Attends in another way while it is watched."""
     for module in model.modules():
         if isinstance(module, Attention):
@@ -339,7 +349,7 @@ def shy_attention(model: LabelModel) -> None:
             )
 
 
-def own_loss(model: LabelModel) -> None:
+def own_loss(model: Model) -> None:
     inner = model.losses
     model.losses = lambda batch, criterion: 2 * inner(batch, criterion)  # type: ignore[method-assign]
 

@@ -16,7 +16,9 @@ from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
+from regard.models.transformer_xl import TransformerXLSettings
 from regard.models.wavenet import WaveNetSettings
+from regard.models.xlnet import XLNetSettings
 
 from . import contracts
 from .cases import cases
@@ -107,6 +109,22 @@ KINDS: dict[str, st.SearchStrategy[ModelSettings]] = {
         max_positions=st.sampled_from([2, 1024]),
         tied=st.booleans(),
     ),
+    "transformer-xl": st.builds(
+        TransformerXLSettings,
+        **{**layer, "positions": st.sampled_from(["relative", "alibi", "relative-waves"]), "window": st.none()},
+        layers=few,
+        tied=st.booleans(),
+        memory=st.integers(1, 6),
+    ),
+    "xlnet": st.builds(
+        XLNetSettings,
+        **{
+            **layer,
+            "positions": st.sampled_from(["rotary", "relative", "alibi", "relative-waves"]),
+            "window": st.none(),
+        },
+        layers=few,
+    ),
     "wavenet": st.builds(
         WaveNetSettings,
         channels=st.integers(2, 6),
@@ -134,4 +152,4 @@ def test_any_size_keeps(kind: str, data: st.DataObject) -> None:
 
 def test_the_kinds_are_all_kinds() -> None:
     kinds = {settings.__dataclass_fields__["kind"].default for settings in ModelSettings.__args__}
-    assert kinds - {"classifier", "tagger"} == KINDS.keys()  # these have contracts of their own
+    assert kinds - {"bert", "classifier", "tagger"} == KINDS.keys()  # these have contracts of their own

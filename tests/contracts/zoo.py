@@ -19,7 +19,9 @@ from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
 from regard.models.transformer import Transformer, TransformerSettings
+from regard.models.transformer_xl import TransformerXL, TransformerXLSettings
 from regard.models.wavenet import WaveNet, WaveNetSettings
+from regard.models.xlnet import XLNet, XLNetSettings
 
 Model = SequenceModel[Any]
 
@@ -89,6 +91,8 @@ GNMT = replace(
     RECURRENT, cell="lstm", encoder_layers=3, bidirectional="first", links="residual", asks="bottom", feed_all=True
 )
 RECURRENT_LM = RecurrentLMSettings(d_model=12)
+TRANSFORMER_XL = TransformerXLSettings(layers=2, d_model=16, d_ff=24, heads=2, memory=3)
+XLNET = XLNetSettings(layers=2, d_model=16, d_ff=24, heads=2)
 
 
 def _recurrent(settings: RecurrentSettings) -> Entry:
@@ -99,6 +103,10 @@ def _recurrent(settings: RecurrentSettings) -> Entry:
 def _recurrent_lm(settings: RecurrentLMSettings) -> Entry:
     build = lambda vocabulary: RecurrentLM(settings, vocabulary)
     return Entry(build, reads_source=False, packs=False, watched=False)
+
+
+def _transformer_xl(settings: TransformerXLSettings) -> Entry:
+    return Entry(lambda vocabulary: TransformerXL(settings, vocabulary), reads_source=False)
 
 
 ZOO: dict[str, Entry] = {
@@ -116,6 +124,15 @@ ZOO: dict[str, Entry] = {
     "decoder-only": _decoder_only(DECODER_ONLY),
     "decoder-only-rotary": _decoder_only(replace(DECODER_ONLY, positions="rotary", source_loss=0.5)),
     "decoder-only-relative": _decoder_only(replace(DECODER_ONLY, positions="relative", reach=3)),
+    "gpt-relative-waves": _gpt(replace(GPT_2, positions="relative-waves")),
+    "transformer-relative-waves": _transformer(replace(TRANSFORMER, positions="relative-waves", norm="pre")),
+    "transformer-xl": _transformer_xl(TRANSFORMER_XL),
+    "transformer-xl-alibi": _transformer_xl(replace(TRANSFORMER_XL, positions="alibi", memory=1, norm="pre")),
+    "xlnet": Entry(lambda vocabulary: XLNet(XLNET, vocabulary), reads_source=False),
+    "xlnet-rotary": Entry(lambda vocabulary: XLNet(replace(XLNET, positions="rotary"), vocabulary), reads_source=False),
+    "xlnet-relative": Entry(
+        lambda vocabulary: XLNet(replace(XLNET, positions="relative", norm="pre"), vocabulary), reads_source=False
+    ),
     "wavenet": Entry(lambda vocabulary: WaveNet(WAVENET, vocabulary), reads_source=False, watched=False),
     "bytenet": Entry(lambda vocabulary: ByteNet(BYTENET, vocabulary), packs=False, watched=False),
     "convs2s": Entry(lambda vocabulary: ConvS2S(CONVS2S, vocabulary)),

@@ -24,6 +24,8 @@ MODELS = {
     "window": f"kind='transformer', encoder_layers=1, decoder_layers=1, window=2, {SIZES}",
     "gpt": f"kind='gpt', layers=2, max_positions=64, {SIZES}",
     "post-norm gpt": f"kind='gpt', layers=1, norm='post', positions='sinusoidal', activation='relu', {SIZES}",
+    "transformer-xl": f"kind='transformer-xl', layers=1, memory=8, {SIZES}",
+    "xlnet": f"kind='xlnet', layers=2, {SIZES}",
     "decoder-only": f"kind='decoder-only', layers=2, max_positions=128, {SIZES}",
     "recurrent": "kind='recurrent', d_model=16",
     "experts": "kind='transformer', encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2, experts=3",

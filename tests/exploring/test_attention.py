@@ -106,3 +106,13 @@ def test_what_cannot_be_looked_at_is_said() -> None:
         looked.map("cross", 0)
     with pytest.raises(UsageError, match="has heads 0 to 1, but head 2"):
         looked.head("decoder", 0, 2)
+
+
+def test_of_two_streams_one_is_shown() -> None:
+    """XLNet attends twice in every layer; its content stream sees the past, itself among it."""
+    found = look(tiny("xlnet"), "one two three")
+    assert [(each.name, each.layer) for each in found.layers] == [("decoder", 0), ("decoder", 1)]
+    weights = found.head("decoder", 0, 0)
+    assert np.allclose(weights.sum(axis=1), 1, atol=1e-5)
+    assert (np.triu(weights, 1) == 0).all()
+    assert (np.diag(weights) > 0).all()

@@ -34,6 +34,7 @@ def test_waves_are_the_papers() -> None:
         ("rotary", "rotary", 8),
         ("relative", "relative", 7),
         ("alibi", "alibi", 8),
+        ("transformer-xl", "relative-waves", 9),
         ("convs2s", "learned", 8),
     ],
 )

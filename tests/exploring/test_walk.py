@@ -235,8 +235,11 @@ def test_what_cannot_be_walked_is_said() -> None:
     with pytest.raises(UsageError, match="needs a Transformer or a GPT, but `recurrent` is a `recurrent`"):
         walk(tiny("recurrent"), TEXT)
     assert not can_walk(tiny("experts").network)
-    with pytest.raises(UsageError, match="needs one feed-forward network in each layer, but `experts` has experts"):
+    with pytest.raises(UsageError, match="not a choice of experts, so `experts` cannot be walked through"):
         walk(tiny("experts"), TEXT)
+    assert not can_walk(tiny("transformer-xl").network)
+    with pytest.raises(UsageError, match="ask for content and for distance, so `transformer-xl` cannot"):
+        walk(tiny("transformer-xl"), TEXT)
     with pytest.raises(UsageError, match="has one stack, the decoder"):
         walk(tiny("gpt"), TEXT, stack="encoder")
     for name, value in (("layer", 2), ("head", 2), ("position", 99), ("layer", -1)):

@@ -123,7 +123,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        ["translate"], ["generate", "x"], ["view", "x"], ["score", "x"], ["tag"],
+        ["translate"], ["generate", "x"], ["score", "x"], ["tag"],
         ["align", "x", "y"], ["export", "y", "--to", "huggingface"],
     ],
 )  # fmt: skip
@@ -135,6 +135,13 @@ def test_what_a_classifier_is_not_for(table: Path, tmp_path: Path, command: Sequ
             for word in command[1:]]  # fmt: skip
     ran = regard(command[0], table, *rest, stdin=b"one\n")
     failed(ran, 2, "classif")
+
+
+def test_what_a_classifier_looks_at(table: Path, tmp_path: Path) -> None:
+    ran = regard("view", table, "twelve", "--what", "heads", "--out", tmp_path / "heads.svg")
+    assert ran.code == 0, ran.err
+    assert "pooling" in (tmp_path / "heads.svg").read_text(encoding="utf-8").lower()
+    failed(regard("view", table, "twelve", "--what", "beam", "--out", tmp_path / "beam.svg"), 2, "heads", "classifier")
 
 
 def test_the_card_and_the_parts(table: Path) -> None:

@@ -19,8 +19,8 @@ from regard.models.transformer import Transformer
 from tests.contracts.zoo import ZOO
 
 STEPS, CAPACITY = 7, 12
-WITH_SOURCE = sorted(name for name in ZOO if name.startswith("transformer"))
-LANGUAGE_MODELS = sorted(name for name in ZOO if name.startswith("gpt"))
+WITH_SOURCE = sorted(name for name in ZOO if name.startswith("transformer") and ZOO[name].reads_source)
+LANGUAGE_MODELS = sorted(name for name in ZOO if name.startswith(("gpt", "transformer-xl")))
 
 
 def tokens(rows: int) -> torch.Tensor:

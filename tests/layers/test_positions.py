@@ -21,6 +21,7 @@ from regard.layers.positions import (
     LinearBias,
     PositionKind,
     RelativePositions,
+    RelativeWaves,
     RotaryPositions,
     SinusoidalPositions,
     check_length,
@@ -184,12 +185,13 @@ def test_alibi_slopes_for_twelve_heads_are_the_authors() -> None:
         ("rotary", RotaryPositions),
         ("relative", RelativePositions),
         ("alibi", LinearBias),
+        ("relative-waves", RelativeWaves),
         ("sinusoidal", type(None)),
         ("learned", type(None)),
     ],
 )
 def test_scheme_by_name(kind: PositionKind, expected: type) -> None:
-    assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3), expected)
+    assert isinstance(position_scheme(kind, heads=2, d_k=4, reach=3, d_model=8), expected)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 2), st.integers(1, 6), st.integers(0, 99))
@@ -209,3 +211,31 @@ def test_relative_scores_of_whole_rows_are_those_of_each_pair(
     real = torch.tensor(segments) > 0
     same = itself.dense(fast)[0] & real[:, None]  # what is not visible may be anything
     torch.testing.assert_close(fast[0][:, same], slow[0][:, same])
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 2), st.integers(0, 99))
+def test_waves_of_whole_rows_are_those_of_each_pair(lengths: list[int], padding: int, seed: int) -> None:
+    """By columns, one by one, and by the formula: (q + u)·k + (q + v)·W·wave(q - k)."""
+    torch.manual_seed(seed)
+    positions = [place for length in lengths for place in range(length)] + [0] * padding
+    segments = [number for number, length in enumerate(lengths, 1) for _ in range(length)] + [0] * padding
+    places = Places(torch.tensor([positions]), torch.tensor([segments]))
+    copy = Places(places.positions_BT.clone(), places.segments_BT)
+    scheme = RelativeWaves(d_model=6, heads=2, d_k=4)
+    with torch.no_grad():
+        scheme.content_HE.normal_()
+        scheme.distance_HE.normal_()
+    query, key = torch.randn(2, 1, 2, len(positions), 4)
+    mask = Mask(causal=False)
+    found = [scheme(query, key, mask.visible(places, keys)) for keys in (places, copy)]
+    allowed = mask.visible(places, copy).dense(torch.zeros(1, 1, len(positions), len(positions)))[:, None]
+    allowed = allowed & (torch.tensor(segments) > 0)[:, None]  # what padding looks at means nothing
+    scores = [(asking @ keys.mT / 2 + bias).masked_fill(~allowed, 0.0) for asking, keys, bias in found]
+    torch.testing.assert_close(scores[0], scores[1], atol=1e-5, rtol=0)
+    for q, k in ((0, len(positions) - 1), (len(lengths) - 1, 0)):
+        wave = scheme.waves(torch.tensor([[positions[q] - positions[k]]]))[0, 0]
+        distant = scheme.key(wave).view(2, 4)
+        for head in range(2):
+            own, other = query[0, head, q], key[0, head, k]
+            wanted = (own + scheme.content_HE[head]) @ other + (own + scheme.distance_HE[head]) @ distant[head]
+            torch.testing.assert_close(scores[1][0, head, q, k], (wanted / 2) * allowed[0, 0, q, k], atol=1e-4, rtol=0)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from regard.batch import Tokens
+from regard.models.bert import BertSettings
 from regard.models.build import ModelSettings, build
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
@@ -20,7 +21,9 @@ from regard.models.labelling import ClassifierSettings, TaggerSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
+from regard.models.transformer_xl import TransformerXLSettings
 from regard.models.wavenet import WaveNetSettings
+from regard.models.xlnet import XLNetSettings
 from regard.viewing.costs import SENTENCE, Flops, Memory, _Alive, count, tensors_of, usual_length
 
 V = 1000
@@ -35,12 +38,14 @@ SMALL: dict[type[Any], ModelSettings] = {
     ByteNetSettings: ByteNetSettings(channels=8, dilations=(1, 2), repeats=1),
     ConvS2SSettings: ConvS2SSettings(encoder=((1, 8, 3),), decoder=((1, 8, 3),), embedding=8),
     DecoderOnlySettings: DecoderOnlySettings(layers=1, d_model=8, d_ff=8, heads=2, max_positions=32),
+    TransformerXLSettings: TransformerXLSettings(layers=1, d_model=8, d_ff=8, heads=2, memory=32),
+    XLNetSettings: XLNetSettings(layers=1, d_model=8, d_ff=8, heads=2),
     WaveNetSettings: WaveNetSettings(channels=8, skip_channels=8, dilations=(1, 2), repeats=1),
 }
 
 
 def test_every_model_of_sequences_is_among_them() -> None:
-    assert SMALL.keys() == set(get_args(ModelSettings)) - {ClassifierSettings, TaggerSettings}
+    assert SMALL.keys() == set(get_args(ModelSettings)) - {ClassifierSettings, TaggerSettings, BertSettings}
 
 
 def meta(settings: ModelSettings, vocabulary: int = V) -> SequenceModel[Any]:

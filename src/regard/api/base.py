@@ -28,12 +28,12 @@ class Base:
         """Those that it gives, if it does."""
         if isinstance(loaded.network, LabelModel):
             self.labels = labels_of(self.tokenizer)
-        else:
+        elif isinstance(loaded.network, SequenceModel):
             self._translator = Translator(self.network, self.tokenizer, self.network.context, readers)
 
     @property
     def network(self) -> SequenceModel[Any]:
-        """Its weights, where it writes text; a model that gives labels is refused, with what it is for."""
+        """Its weights, where it writes text; others are refused, with what they are for."""
         return self._loaded.model
 
     @property

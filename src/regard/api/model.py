@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard import folder
+from regard.api.filling import Filling
 from regard.api.generating import Generating
 from regard.api.labelling import Labelling
 from regard.api.measuring import Measuring
@@ -16,8 +17,8 @@ from regard.errors import UsageError
 from regard.evaluation.catalogue import target_language
 
 
-class Model(Measuring, Translating, Generating, Labelling, Verifying, Seeing):
-    """A trained model, ready to use: a translator, a language model, or one that gives labels."""
+class Model(Measuring, Translating, Generating, Filling, Labelling, Verifying, Seeing):
+    """A trained model, ready to use: a translator, a language model, or one that gives labels or fills gaps."""
 
     def together(self, others: Sequence[Model], average: Average = "log") -> Model:
         """An ensemble of this model and others, which need its target vocabulary and nothing else in common.

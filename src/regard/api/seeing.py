@@ -8,7 +8,7 @@ from regard.api.base import Base
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.exploring import attention, beam, composing, following, inside, pictures, vectors, walk
-from regard.models.labelling import LabelModel
+from regard.models.interface import SequenceModel
 from regard.viewing.figures import AttentionMap, attention_html
 
 
@@ -34,7 +34,7 @@ class Seeing(Base):
     def look(self, text: str, search: SearchSettings | None = None, language: str | None = None) -> Picture:
         """Translate `text`, or read it with a language model, and take a picture of every attention."""
         looked = self.attention(text, None, language, search)
-        translation = looked.target if self.network.reads_source else None
+        translation = None if looked.source is None else looked.target
         return Picture(self.recipe.name, text, translation, looked.maps())
 
     def attention(
@@ -44,7 +44,12 @@ class Seeing(Base):
         language: str | None = None,
         search: SearchSettings | None = None,
     ) -> attention.Looked:
-        """What every head looked at while it read `text` and wrote `target`, or its own translation."""
+        """What every head looked at while it read `text` and wrote `target`, or its own translation.
+
+        A model that gives labels or fills gaps reads `text` alone; to a BERT, each _ in it is a gap.
+        """
+        if not isinstance(network := self._loaded.network, SequenceModel):
+            return attention.look_at_reading(network, self.tokenizer, text)
         return attention.look(self, text, target, language, search)
 
     def beam_tree(
@@ -101,11 +106,13 @@ class Seeing(Base):
 
     def draw(self, what: pictures.What, asked: pictures.Asked) -> pictures.Shown:
         """A picture of it: attention, search, chances, positions, words, or how it learned."""
+        if not isinstance(network := self._loaded.network, SequenceModel):
+            return pictures.draw_reading(self, network, what, asked, self.place)
         return pictures.draw(self, what, asked, self.place)
 
     def summary(self, identifier: str) -> inside.Summary:
         """What a list of models says of this one."""
-        if isinstance(self._loaded.network, LabelModel):
+        if not isinstance(self._loaded.network, SequenceModel):
             return inside.label_summary(self._loaded, identifier, self.labels)
         return inside.summary(self, identifier)
 

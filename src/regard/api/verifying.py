@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from regard import verification
 from regard.api.base import Base, must_be_texts
 from regard.errors import UsageError
-from regard.models.labelling import LabelModel
+from regard.models.interface import SequenceModel
 from regard.translation.translator import Options
 from regard.verification import Check
 
@@ -28,13 +28,13 @@ class Verifying(Base):
         Scores may differ by `tolerance`; unless given, by what rounding explains.
         """
         network, specials = self._loaded.network, self.tokenizer.specials
-        if not isinstance(network, LabelModel):
+        if isinstance(network, SequenceModel):
             self._must_read_alike("verify")
         asked = self._random_texts(count) if texts is None else self._texts_to_verify(texts, language)
         if len(asked) < 2:
             raise UsageError(f"verify: needs at least 2 texts, so that there are neighbours, but has {len(asked)}.")
         allowed = verification.tolerance(network) if tolerance is None else tolerance
-        if isinstance(network, LabelModel):
+        if not isinstance(network, SequenceModel):
             return verification.verify_labels(network, specials, asked, allowed)
         if network.reads_source:
             sources = [[*ids, specials.end] for ids in asked]

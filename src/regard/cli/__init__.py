@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from regard import __version__
 from regard.cli import (
     exchanging,
+    filling,
     generating,
     labelling,
     looking,
@@ -71,6 +72,7 @@ for command in (
     training.train,
     translating.translate,
     generating.generate,
+    filling.fill,
     labelling.classify,
     labelling.tag,
     scoring.evaluate,

@@ -63,7 +63,7 @@ def train(
     outcome = experiment.train(found, place, resume)
     _exit_if_stopped(outcome.signal, place)
     verb = {"text": "generate", "music": "generate"}.get(found.data.kind, "translate")
-    verb = {"classifier": "classify", "tagger": "tag"}.get(found.model.kind, verb)
+    verb = {"classifier": "classify", "tagger": "tag", "bert": "fill"}.get(found.model.kind, verb)
     rest = " --midi out.mid" if found.data.kind == "music" else ""
     if _speaks():
         print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)

@@ -34,9 +34,13 @@ class _Texts:
 
 def learn_with_labels(pairs: Iterable[Pair], corpus: Corpus, settings: VocabularySettings) -> Tokenizer:
     """A vocabulary of the texts of training pairs, and one of all labels of their corpus."""
+    return add_labels(Tokenizer.learn(_Texts(pairs), settings), pairs, corpus)
+
+
+def add_labels(text: Tokenizer, pairs: Iterable[Pair], corpus: Corpus) -> Tokenizer:
+    """A vocabulary of texts that is there already, and one of all labels of a corpus."""
     answers = corpus.answers
     assert answers is not None, "asked only where there are labels"
-    text = Tokenizer.learn(_Texts(pairs), settings)
     labels = set(corpus.known_labels)
     # Also those that happen to be held out: a rare one must not end a run, but be counted as missed.
     for pair in chain(pairs, corpus.valid(), corpus.test()):

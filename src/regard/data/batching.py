@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from regard.batch import Batch, Specials
 from regard.data.collate import EMPTY, one_a_row, sentence_rows, stream_rows, text_rows
+from regard.data.hiding import Lesson, numbers
 from regard.data.packing import Lengths, Rows, bucketed, packed
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
@@ -81,15 +82,24 @@ class _Kind(NamedTuple):
 
 
 class Batches:
-    """All batches of all epochs; `batches[step]` is one of them, for any step from 0 on."""
+    """All batches of all epochs; `batches[step]` is one of them, for any step from 0 on.
+
+    `lesson` is what becomes of each of them for a model that learns to find what is hidden.
+    """
 
     def __init__(
-        self, examples: Sequence[Example] | TokenStore, specials: Specials, settings: BatchSettings, seed: int
+        self,
+        examples: Sequence[Example] | TokenStore,
+        specials: Specials,
+        settings: BatchSettings,
+        seed: int,
+        lesson: Lesson | None = None,
     ) -> None:
         store = examples if isinstance(examples, TokenStore) else TokenStore.of_pairs(examples, specials.end)
         if not len(store):
             raise DataError("examples: there must be at least one to make batches of, but there is none. Give more.")
         self._store, self._specials, self._settings, self._seed = store, specials, settings, seed
+        self.lesson = lesson
         self._rows = _sentence_rows_of(store, settings)
         self.streams = settings.layout == "stream"
         """Whether each row goes on from the same row of the batch before."""
@@ -120,6 +130,14 @@ class Batches:
                 f"batch {step}, process {rank} of {ranks}: steps and processes must count from 0, and a process must "
                 "be below the number of them. Correct the numbers."
             )
+        batch = self._share(step, rank, ranks)
+        if self.lesson is None:
+            return batch
+        rows, length = batch.labels_BT.shape
+        return self.lesson(batch, numbers(self._seed, step, rank * rows, rows, length, self.lesson.draws))
+
+    def _share(self, step: int, rank: int, ranks: int) -> Batch:
+        """The same, before the lesson."""
         epoch, place = divmod(step, self.per_epoch)
         if self.streams:
             return self._stream_share(place, rank, ranks)

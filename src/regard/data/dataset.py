@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data import known
-from regard.data.answers import encode_labelled, learn_with_labels
+from regard.data.answers import add_labels, encode_labelled, learn_with_labels
 from regard.data.corpus import Corpus, CorpusSettings, open_corpus
 from regard.data.generated import Pair
 from regard.data.known import Fingerprint, Known
@@ -69,6 +69,8 @@ def read_dataset(
     place = known.place_of(cache, corpus, fingerprint, text) if large else None
     found = None if place is None else known.find(place)
     with TrainingPairs(corpus, cache) as pairs:
+        if tokenizer is not None and corpus.answers is not None and tokenizer.source is tokenizer:
+            tokenizer = add_labels(tokenizer, pairs, corpus)  # it is that of a model which knew no labels
         used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)
         cuts = used.training_cuts(text, seed)
         if corpus.answers is not None:

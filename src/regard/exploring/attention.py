@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
-from regard.viewing.capture import Call, Place
+from regard.filling import GAP, cut
+from regard.models.bert import Bert
+from regard.models.labelling import LabelModel
+from regard.text.tokenizer import Tokenizer
+from regard.viewing.capture import Call, Place, Reading, Watched
 from regard.viewing.figures import AttentionMap, Head
 
 KEPT = 64 * 2**20
@@ -62,7 +66,7 @@ class Looked:
     source: str | None
     target: str
     layers: tuple[HeadsSummary, ...]
-    call: Call = field(repr=False, compare=False)
+    call: Watched = field(repr=False, compare=False)
     _kept: dict[Place, AttentionMap] = field(repr=False, compare=False)
 
     def to_json(self) -> dict[str, object]:
@@ -128,7 +132,24 @@ def look(
     return _looked(Call(bundle.network, tokenizer, None, ids), None, text)
 
 
-def _looked(call: Call, source: str | None, target: str) -> Looked:
+def look_at_reading(network: LabelModel | Bert, tokenizer: Tokenizer, text: str) -> Looked:
+    """Look at every attention while a model reads `text` that writes none; gaps in it are hidden from a BERT."""
+    must_hold_words("look", text)
+    gaps: list[int] = []
+    if isinstance(network, Bert) and GAP in text:
+        ids, gaps = cut(tokenizer, text)
+    else:
+        ids = tokenizer.source.encode(text)
+    if network.context is not None and len(ids) >= network.context:
+        raise UsageError(
+            f"look: a text must have less than {network.context:,} tokens, which the model can read, but has "
+            f"{len(ids):,}. Shorten it."
+        )
+    call = Reading(network, tokenizer.source, [*ids, tokenizer.specials.end], gaps)
+    return _looked(call, None, text)
+
+
+def _looked(call: Watched, source: str | None, target: str) -> Looked:
     layers: list[HeadsSummary] = []
     kept: dict[Place, AttentionMap] = {}
     size = 0

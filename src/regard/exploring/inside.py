@@ -15,7 +15,9 @@ from regard.engines.ctranslate2 import CTranslate2Model
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
 from regard.exploring.walk import can_walk
+from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
+from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.text.tokenizer import MusicEvents, Tokenizer
@@ -25,13 +27,15 @@ from regard.viewing.parameters import anatomy
 from regard.viewing.training_curves import read_metrics, training_svg
 from regard.viewing.wiring_svg import wiring_svg
 
-Task = Literal["translate", "generate", "classify", "tag"]
+Task = Literal["translate", "generate", "classify", "tag", "fill"]
 
 
 def task_of(network: AnyModel) -> Task:
     """What a model is for."""
     if isinstance(network, LabelModel):
         return network.task
+    if isinstance(network, Bert):
+        return "fill"
     return "translate" if network.reads_source else "generate"
 
 
@@ -97,7 +101,7 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
 
 
 def label_summary(loaded: folder.Loaded, identifier: str, labels: tuple[str, ...]) -> Summary:
-    """What to say in a list of a model that gives labels."""
+    """What to say in a list of a model that gives labels or fills gaps."""
     recipe, network = loaded.recipe, loaded.network
     return Summary(
         identifier,
@@ -170,7 +174,7 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     card = None if place is None else place / folder.CARD
     return Inside(
         inspection(model, recipe).to_json(),
-        None if isinstance(model, LabelModel) else wiring_svg(model, f"How {recipe.name} is wired"),
+        wiring_svg(model, f"How {recipe.name} is wired") if isinstance(model, SequenceModel) else None,
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
@@ -198,6 +202,8 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
     parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
     if isinstance(model, LabelModel):
         return Listing(**vars(parts), labels=model.labels)
+    if isinstance(model, Bert):
+        return Listing(**vars(parts), labels=0)
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.errors import UsageError
 from regard.evaluation.alignment import word_attention
-from regard.exploring.attention import Looked, look
+from regard.exploring.attention import Looked, look, look_at_reading
 from regard.exploring.beam import grow
 from regard.exploring.bundle import Bundle, must_hold_words, must_translate
 from regard.exploring.chances_svg import along_svg
@@ -19,6 +19,8 @@ from regard.exploring.inside import learning_curves
 from regard.exploring.tree_svg import tree_svg
 from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
+from regard.models.bert import Bert
+from regard.models.labelling import LabelModel
 from regard.translation.alignment import aligning_layer
 from regard.viewing.figures import AttentionMap, Head, attention_html, matrix_svg
 from regard.viewing.gaze import arcs_svg, heads_svg
@@ -110,9 +112,24 @@ def _drawn(title: str, svg: str, told: str | None = None) -> Shown:
     return Shown(title, svg, page(svg, title), told)
 
 
+def draw_reading(bundle: Bundle, network: LabelModel | Bert, what: What, asked: Asked, place: Path | None) -> Shown:
+    """Draw one picture of a model that reads and writes nothing: what it looks at, or how it learned."""
+    if what == "curves":
+        return draw(bundle, what, asked, place)
+    if what not in (known := ("page", "matrix", "arcs", "heads", "curves")):
+        raise UsageError(
+            f"view: of a `{bundle.recipe.model.kind}` the picture must be one of: {', '.join(known)}; but is `{what}`."
+        )
+    looked = look_at_reading(network, bundle.tokenizer, asked.text)
+    return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
+
+
 def _attention(bundle: Bundle, what: What, asked: Asked) -> Shown:
     looked = look(bundle, asked.text, asked.target, asked.language)
-    title = f"What {bundle.recipe.name} looks at"
+    return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
+
+
+def _looked(looked: Looked, title: str, what: What, asked: Asked) -> Shown:
     told = None if looked.source is None else looked.target
     if what == "page":
         document = attention_html(looked.maps(), title=title, source=looked.source or looked.target, target=told)

@@ -19,6 +19,7 @@ from regard.layers.positions import (
     LearnedPositions,
     LinearBias,
     RelativePositions,
+    RelativeWaves,
     RotaryPositions,
     SinusoidalPositions,
 )
@@ -58,8 +59,9 @@ class Positions:
 def positions(bundle: Bundle, length: int = 64, dimensions: int = 64) -> Positions:
     """The first `length` positions in their first `dimensions`; raises UsageError for a model that has none.
 
-    Rotary positions are shown as the cosines and sines of their angles, relative ones as the learned vector of each
-    distance from far behind to far ahead, ALiBi as what each head takes off a score at each distance.
+    Rotary positions are shown as the cosines and sines of their angles; relative ones as the learned vector of each
+    distance from far behind to far ahead, or the key that is made from its waves; ALiBi as what each head takes off a
+    score at each distance.
     """
     for name, value in (("length", length), ("dimensions", dimensions)):
         if not 1 <= value <= LONGEST:
@@ -87,6 +89,12 @@ def _positions(network: SequenceModel[Any], length: int, name: str) -> tuple[str
                 near = min(module.reach, length // 2)
                 table_RE = module.table_RE[module.reach - near : module.reach + near + 1]
                 return "relative", "distance", "dimension", table_RE.float().cpu()
+            case RelativeWaves():
+                near = length // 2
+                keys_RD = module.key(
+                    module.waves(torch.arange(-near, near + 1, device=module.content_HE.device)).flip(0)
+                )
+                return "relative-waves", "distance", "dimension", keys_RD.float().cpu()
             case LinearBias():
                 distances_L = torch.arange(length)[:, None]
                 return "alibi", "distance", "head", -distances_L * module.slopes_H.float().cpu()

@@ -20,6 +20,7 @@ EXPLAINED = {
     "learned": "a learned vector for each position",
     "rotary": "cosines and sines of the angles by which queries and keys are turned",
     "relative": "a learned vector for each distance, from far behind to far ahead",
+    "relative-waves": "the keys made from the waves of each distance, from far behind to far ahead",
     "alibi": "what each head takes off a score, by distance",
 }
 

@@ -23,8 +23,9 @@ from regard.exploring.sentences import Said, Tongue
 from regard.exploring.steps import Step, Words, one_row, table
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer
 from regard.layers.embedding import Embedding
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import FeedForward
-from regard.layers.positions import LearnedPositions
+from regard.layers.positions import LearnedPositions, RelativeWaves
 from regard.models.gpt import CausalTransformer
 from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer
@@ -67,8 +68,18 @@ class Walk:
 
 
 def can_walk(network: SequenceModel[Any]) -> bool:
-    """Whether there are layers to walk through: in Transformers and GPTs without experts."""
-    return isinstance(network, Transformer | CausalTransformer) and network.settings.experts == 1
+    """Whether there are layers to walk through: in Transformers and GPTs of which a walk has words for all parts."""
+    return isinstance(network, Transformer | CausalTransformer) and _obstacle(network) is None
+
+
+def _obstacle(network: SequenceModel[Any]) -> str | None:
+    """What a walk has no words for, if a network has any."""
+    modules = list(network.modules())
+    if any(isinstance(module, MixtureOfExperts) for module in modules):
+        return "a layer must have one feed-forward network, not a choice of experts"
+    if any(isinstance(module, RelativeWaves) for module in modules):
+        return "a score must answer one question, but `relative-waves` ask for content and for distance"
+    return None
 
 
 @torch.inference_mode()
@@ -106,8 +117,7 @@ class _Walker:
             )
         if not can_walk(network):
             raise UsageError(
-                f"walk: needs one feed-forward network in each layer, but `{bundle.recipe.name}` has experts. Choose "
-                "another model."
+                f"walk: {_obstacle(network)}, so `{bundle.recipe.name}` cannot be walked through. Choose another model."
             )
         self.network, self.tokenizer = network, tokenizer
         self.stack: Stack = stack or ("encoder" if isinstance(network, Transformer) else "decoder")

@@ -51,7 +51,7 @@ class LayerSizes:
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
-        scheme = position_scheme(self.positions, self.heads, self.d_k, self.reach)
+        scheme = position_scheme(self.positions, self.heads, self.d_k, self.reach, self.d_model)
         return Attention(self.d_model, self.heads, self.d_k, self.d_v, scheme)
 
     def cross_attention(self) -> Attention:
@@ -117,6 +117,18 @@ class EncoderLayer(nn.Module):
         x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
         return self.around_feedforward.leave(x_BTD, y_BTD), kv
+
+    def remember(self, x_BTD: Tensor) -> KeyValue:
+        """The keys and values of tokens that have been read, for those that come after them, wherever they stood."""
+        return self.attention.unplaced(self.around_attention.enter(x_BTD))[0]
+
+    def ask(self, x_BQD: Tensor, kv: KeyValue, visible: Visible) -> Tensor:
+        """[B, Q, D] → [B, Q, D], for queries that are no tokens: they look at what is there, and leave nothing."""
+        y_BQD = self.around_attention.enter(x_BQD)
+        query_BQD = None if self.attention.joint is None else self.attention.unplaced(y_BQD)[1]
+        x_BQD = self.around_attention.leave(x_BQD, self.attention(y_BQD, kv, visible, query_BQD))
+        y_BQD = self.feedforward(self.around_feedforward.enter(x_BQD))
+        return self.around_feedforward.leave(x_BQD, y_BQD)
 
 
 @dataclass(frozen=True)

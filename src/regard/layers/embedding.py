@@ -19,7 +19,7 @@ class Embedding(nn.Module):
     """Dropout(E[ids]·√d_model + positions): what enters the first layer.
 
     The matrix `weight_VD` may be shared by encoder, decoder and the output projection, as the paper does.
-    Positions that work inside attention (rotary, relative, alibi) add nothing here.
+    Positions that work inside attention (rotary, relative, alibi, relative-waves) add nothing here.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Embedding(nn.Module):
             self.positions = SinusoidalPositions(d_model)
         elif positions == "learned":
             self.positions = LearnedPositions(max_positions, d_model)
-        elif positions not in ("rotary", "relative", "alibi"):
+        elif positions not in ("rotary", "relative", "alibi", "relative-waves"):
             raise unknown_positions(positions)
         self.cut = TokenCut()
         self.dropout = Dropout(dropout)

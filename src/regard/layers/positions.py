@@ -13,6 +13,7 @@ Two places to say it. *Added to the embedding* (Attention Is All You Need, secti
     relative     score += q · r[clip(k - q)], a learned vector a distance     (Shaw et al. 2018, section 3;
                  for keys only, as in Music Transformer, Huang et al. 2018)
     alibi        score -= slope_h · |q - k|                                   (Press et al. 2022, section 3)
+    relative-waves  score = (q + u)·k + (q + v)·W·wave(q - k)                 (Dai et al. 2019, section 3.3)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from regard.batch import Places
 from regard.errors import UsageError
 from regard.layers.mask import Visible
 
-PositionKind = Literal["sinusoidal", "learned", "rotary", "relative", "alibi"]
+PositionKind = Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "relative-waves"]
 WAVELENGTH = 10_000.0
 
 
@@ -155,17 +156,57 @@ class RelativePositions(PositionScheme):
         return query_BHQE, keys_BHKE, bias
 
     def _skewed(self, query_BHTE: Tensor, table_RE: Tensor) -> Tensor:
-        """The same where distances go by columns, without looking anything up: Music Transformer, section 3.4.1.
-
-        Inside a sentence positions rise by one, so column k of row q is k - q ahead. Between sentences that is not
-        so, but there nothing is visible. Scores of all distances from 1 - T to T, 2T a row, are laid end to end: read
-        in rows of 2T - 1, the scores of each row begin one place further to the left, as they should.
-        """
+        """The same where distances go by columns, without looking anything up."""
         length = query_BHTE.shape[2]
         distances_R = torch.arange(1 - length, length + 1, device=query_BHTE.device).clamp(-self.reach, self.reach)
-        scores_BHX = (query_BHTE @ table_RE[distances_R + self.reach].T).flatten(-2)
-        rows_BHTR = scores_BHX[..., : length * (2 * length - 1)].unflatten(-1, (length, 2 * length - 1))
-        return rows_BHTR[..., length - 1 :]
+        return skewed(query_BHTE @ table_RE[distances_R + self.reach].T)
+
+
+def skewed(scores_BHTR: Tensor) -> Tensor:
+    """Scores of all distances from 1 - T to T, [B, H, T, 2T] → those of the columns, [B, H, T, T].
+
+    Inside a sentence positions rise by one, so column k of row q is k - q ahead. Between sentences that is not so, but
+    there nothing is visible. The rows are laid end to end: read in rows of 2T - 1, the scores of each row begin one
+    place further to the left, as they should (Music Transformer, section 3.4.1).
+    """
+    length = scores_BHTR.shape[2]
+    scores_BHX = scores_BHTR.flatten(-2)
+    rows_BHTR = scores_BHX[..., : length * (2 * length - 1)].unflatten(-1, (length, 2 * length - 1))
+    return rows_BHTR[..., length - 1 :]
+
+
+class RelativeWaves(PositionScheme):
+    """A key for every distance, made from the waves at it; two learned vectors a head ask for content and distance.
+
+    score = [(q + u)·k + (q + v)·W·wave(query - key)] / √d_k. Waves have no limit, so neither have distances.
+    """
+
+    def __init__(self, d_model: int, heads: int, d_k: int) -> None:
+        super().__init__()
+        self.waves = SinusoidalPositions(d_model)
+        self.key = nn.Linear(d_model, heads * d_k, bias=False)
+        self.content_HE = nn.Parameter(torch.zeros(heads, d_k))
+        self.distance_HE = nn.Parameter(torch.zeros(heads, d_k))
+
+    def forward(self, query_BHQE: Tensor, keys_BHKE: Tensor, visible: Visible) -> tuple[Tensor, Tensor, Tensor]:
+        """q + u, the keys as they are, and (q + v)·W·wave(query - key) / √d_k."""
+        content_H1E, distance_H1E = (x[:, None].to(query_BHQE.dtype) for x in (self.content_HE, self.distance_HE))
+        asking_BHQE = (query_BHQE + distance_H1E) / math.sqrt(query_BHQE.shape[-1])
+        columns = keys_BHKE.shape[2]
+        if visible.goes_by_columns():
+            scores_BHTR = self._scores(asking_BHQE, torch.arange(1 - columns, columns + 1, device=keys_BHKE.device))
+            return query_BHQE + content_H1E, keys_BHKE, skewed(scores_BHTR)
+        # Every position below the newest is that of some key, so no distance is larger than there are keys.
+        scores_BHQR = self._scores(asking_BHQE, torch.arange(-columns, columns + 1, device=keys_BHKE.device))
+        place_B1QK = (visible.ahead().clamp(-columns, columns) + columns)[:, None]
+        bias_BHQK = scores_BHQR.gather(-1, place_B1QK.expand(-1, query_BHQE.shape[1], -1, -1))
+        return query_BHQE + content_H1E, keys_BHKE, bias_BHQK
+
+    def _scores(self, asking_BHQE: Tensor, ahead_R: Tensor) -> Tensor:
+        """What each query has to do with keys so far ahead of it, [B, H, Q, R]."""
+        keys_RD = self.key(self.waves(-ahead_R).to(asking_BHQE.dtype)).to(asking_BHQE.dtype)
+        keys_HRE = keys_RD.unflatten(-1, self.content_HE.shape).transpose(0, 1)
+        return asking_BHQE @ keys_HRE.transpose(-2, -1)
 
 
 class LinearBias(PositionScheme):
@@ -194,7 +235,7 @@ def _slopes(heads: int) -> Tensor:
     return torch.exp2(-8.0 * torch.arange(1, heads + 1) / heads)
 
 
-def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int) -> PositionScheme | None:
+def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int, d_model: int) -> PositionScheme | None:
     """The scheme inside attention for `kind`; None for those that are added to the embedding."""
     match kind:
         case "rotary":
@@ -203,6 +244,8 @@ def position_scheme(kind: PositionKind, heads: int, d_k: int, reach: int) -> Pos
             return RelativePositions(d_k, reach)
         case "alibi":
             return LinearBias(heads)
+        case "relative-waves":
+            return RelativeWaves(d_model, heads, d_k)
         case "sinusoidal" | "learned":
             return None
         case _:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from regard.errors import UsageError
+from regard.models.bert import Bert, BertSettings
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
 from regard.models.decoder_only import DecoderOnlySettings, decoder_only
@@ -16,7 +17,9 @@ from regard.models.labelling import Classifier, ClassifierSettings, LabelModel, 
 from regard.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMSettings
 from regard.models.transformer import Transformer, TransformerSettings
+from regard.models.transformer_xl import TransformerXL, TransformerXLSettings
 from regard.models.wavenet import WaveNet, WaveNetSettings
+from regard.models.xlnet import XLNet, XLNetSettings
 from regard.text.labels import FIRST
 
 ModelSettings = (
@@ -28,10 +31,13 @@ ModelSettings = (
     | ByteNetSettings
     | ConvS2SSettings
     | WaveNetSettings
+    | TransformerXLSettings
+    | XLNetSettings
+    | BertSettings
     | ClassifierSettings
     | TaggerSettings
 )
-AnyModel = SequenceModel[Any] | LabelModel
+AnyModel = SequenceModel[Any] | LabelModel | Bert
 """What a recipe may train."""
 
 
@@ -49,6 +55,10 @@ def writing(model: AnyModel, name: str) -> SequenceModel[Any]:
         raise UsageError(
             f"model: must be one that writes text, but `{name}` is a {model.settings.kind}: it gives labels. "
             f"Use `{model.task}`."
+        )
+    if isinstance(model, Bert):
+        raise UsageError(
+            f"model: must be one that writes text, but `{name}` is a {model.settings.kind}: it fills gaps. Use `fill`."
         )
     return model
 
@@ -76,8 +86,10 @@ def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | No
     match settings:
         case TransformerSettings():
             return Transformer(settings, vocabulary, source_vocabulary)
-        case DecoderOnlySettings():  # before GPT's, which it extends
+        case DecoderOnlySettings():  # these two before GPT's, which they extend
             return decoder_only(settings, vocabulary)
+        case TransformerXLSettings():
+            return TransformerXL(settings, vocabulary)
         case GPTSettings():
             return GPT(settings, vocabulary)
         case RecurrentSettings():
@@ -90,6 +102,10 @@ def _build(settings: ModelSettings, vocabulary: int, source_vocabulary: int | No
             return ConvS2S(settings, vocabulary)
         case WaveNetSettings():
             return WaveNet(settings, vocabulary)
+        case XLNetSettings():
+            return XLNet(settings, vocabulary)
+        case BertSettings():
+            return Bert(settings, vocabulary)
         case ClassifierSettings():
             return Classifier(settings, source_vocabulary or vocabulary, vocabulary - FIRST)
         case TaggerSettings():

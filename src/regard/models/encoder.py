@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from regard.batch import Tokens
 from regard.layers import recurrent
 from regard.layers.convolution import GatedLayer, check_kernel, receptive_field
+from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding
+from regard.layers.norm import LayerNorm
 from regard.layers.recurrent import Cell, Links, RecurrentEncoder, StackSizes, row_lengths
 from regard.models import transformer
 from regard.models.transformer import StackSettings
@@ -32,6 +35,8 @@ class TransformerBodySettings(StackSettings):
 
     kind: Literal["transformer"] = "transformer"
     layers: int = 6
+    embedding_norm: bool = False
+    """A norm on what enters the first layer, made of embeddings as they are, not scaled up by √d_model: BERT's way."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,13 +125,28 @@ class Body(nn.Module, ABC):
         """[B, T] ids → [B, T, D]. What stands at padding means nothing."""
 
 
+class NormedEmbedding(Embedding):
+    """Dropout(LayerNorm(E[ids] + positions)), as in BERT."""
+
+    def __init__(self, settings: TransformerBodySettings, vocabulary: int) -> None:
+        super().__init__(vocabulary, settings.d_model, 0.0, settings.positions, settings.max_positions, scaled=False)
+        self.norm = LayerNorm(settings.d_model, settings.norm_epsilon)
+        self.last_dropout = Dropout(settings.dropout)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """[B, T] ids → [B, T, D]."""
+        return self.last_dropout(self.norm(super().forward(tokens)))
+
+
 class TransformerBody(Body):
     """Embedding and encoder layers. Each token sees every other, or those within the window."""
 
     def __init__(self, settings: TransformerBodySettings, vocabulary: int) -> None:
         super().__init__()
         self.width = settings.d_model
-        self.embedding = settings.embedding(vocabulary)
+        self.embedding: Embedding = settings.embedding(vocabulary)
+        if settings.embedding_norm:
+            self.embedding = NormedEmbedding(settings, vocabulary)
         self.encoder = transformer.Encoder(settings, settings.layers)
         transformer.initialise(self)
 

@@ -89,8 +89,8 @@ class CausalTransformer(SequenceModel[GPTState]):
         self.settings, self.vocabulary, self.width = settings, vocabulary, settings.d_model
         self.context = settings.limit
         sizes = settings.layer_sizes()
-        # GPT-2 adds embeddings and positions as they are; the paper scales where positions are fixed waves.
-        self.embedding = settings.embedding(vocabulary, scaled=settings.positions == "sinusoidal")
+        # GPT-2 adds embeddings and positions as they are; the paper and Transformer-XL scale, and have fixed waves.
+        self.embedding = settings.embedding(vocabulary, scaled=settings.positions in ("sinusoidal", "relative-waves"))
         self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(settings.layers))
         self.norm = settings.last_norm()
         self.output = None if settings.tied else nn.Linear(settings.d_model, vocabulary, bias=False)

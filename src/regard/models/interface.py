@@ -117,6 +117,18 @@ class SequenceModel(Learner, Generic[StateT]):
             )
 
 
+class FillsGaps(ABC):
+    """A model that can tell from both of its sides what stands in a gap."""
+
+    @abstractmethod
+    def in_gaps(self, text: Tokens, gaps_BT: Tensor, start: int) -> Tensor:
+        """The scores of the tokens that may stand at each place of `text`, [B, T, V]; they mean something in gaps.
+
+        `gaps_BT` is true where a token is hidden, whatever `text` has there. A text ends with its end token; `start`
+        is for models that begin one with it. Gaps know nothing of each other.
+        """
+
+
 Carried = dict[str, Tensor]
 """What a model keeps of the rows it has read, [B, …] each, by name; empty before the first."""
 

@@ -93,6 +93,12 @@ class Desk:
     ) -> None:
         if not models:
             raise UsageError("serve: needs at least one model, but there is none. Name a model folder.")
+        for name, model in models.items():
+            if model.task == "fill":
+                raise UsageError(
+                    f"serve: a model must translate, write or give labels, but `{name}` fills gaps, which nobody can "
+                    "ask a server for. Use `regard fill`."
+                )
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.models = {

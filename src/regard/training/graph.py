@@ -67,4 +67,4 @@ class StepGraphs:
 def _tensors(batch: Batch) -> list[Tensor]:
     sides = [side for side in (batch.source, batch.target) if side is not None]
     found = [tensor for side in sides for tensor in (side.ids_BT, side.places.positions_BT, side.places.segments_BT)]
-    return [tensor for tensor in (*found, batch.labels_BT) if tensor is not None]
+    return [tensor for tensor in (*found, batch.labels_BT, batch.order_BT) if tensor is not None]

@@ -85,8 +85,8 @@ class Objective(nn.Module):
                 "R-Drop or SimCut is on" if isinstance(model, ContinuingModel) else f"it is a {type(model).__name__}"
             )
             raise UsageError(
-                "batch.layout: `stream` needs a language model that reads on from batch to batch, a `recurrent-lm`, "
-                f"once, but {found}. Choose `blocks`, or set `r_drop` and `simcut` to 0."
+                "batch.layout: `stream` needs a language model that reads on from batch to batch, a `recurrent-lm` "
+                f"or a `transformer-xl`, once, but {found}. Choose `blocks`, or set `r_drop` and `simcut` to 0."
             )
         self._criterion, self._plain = smoothed_cross_entropy(settings.label_smoothing), smoothed_cross_entropy(0.0)
         self._cuts = [module for module in model.modules() if isinstance(module, TokenCut)]

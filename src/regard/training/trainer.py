@@ -441,6 +441,7 @@ class Trainer:
             self.settings.compile == "auto" and self.device.type == "cuda" and few and self.model.packs_sentences
         )
         wanted = wanted and isinstance(self.model, SequenceModel)  # what others compute is small, and not recorded
+        wanted = wanted and not self.batches.streams  # a recording would go on from one memory for ever
         if wanted:
             # Each shape is a graph of its own: small and fast, as long as there are not too many.
             torch._dynamo.config.recompile_limit = max(8, 2 * len(self.batches.shapes))

@@ -5,6 +5,7 @@ Shapes: H heads, Q queries, K keys.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +17,14 @@ from torch import Tensor, nn
 from regard.batch import Batch, Tokens
 from regard.data.batching import collate
 from regard.errors import UsageError
+from regard.models.bert import Bert
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.text.tokenizer import Tokenizer
 from regard.viewing.figures import AttentionMap
 from regard.viewing.labels import readable, separators
+
+HIDDEN = "_"  # what a hidden token is called
 
 Place = tuple[str, int]
 """What an attention looks at (encoder, decoder, cross, pooling), and its layer, from 0."""
@@ -59,7 +63,41 @@ def _watched(model: nn.Module, hand: Callable[[str, Tensor], None], only: Place 
             setattr(module, "watcher", None)  # noqa: B010
 
 
-class Call:
+class Watched(ABC):
+    """A call of a model, ready to run as often as somebody wants to see its attention."""
+
+    sights: Mapping[str, Sight]
+
+    def __init__(self, model: nn.Module) -> None:
+        self.watched = model
+
+    @abstractmethod
+    def run(self) -> None:
+        """Call the model."""
+
+    @torch.inference_mode()
+    def show(self, use: Callable[[AttentionMap], None], only: Place | None = None) -> None:
+        """Run the model, and hand over the map of each layer as it comes, or of only one layer."""
+
+        def hand(name: str, weights_BHQK: Tensor) -> None:
+            use(_map(name, weights_BHQK, self.sights))
+
+        with _watched(self.watched.eval(), hand, only):
+            self.run()
+
+    def maps(self) -> list[AttentionMap]:
+        """All of them, by kind and layer as they come; raises UsageError for a model without any."""
+        found: list[AttentionMap] = []
+        self.show(found.append)
+        if not found:
+            raise UsageError(
+                f"view: needs a model that attends, but {type(self.watched).__name__} as it is set up has no attention "
+                "to look at. Choose a model with attention."
+            )
+        return found
+
+
+class Call(Watched):
     """A text to be looked at: what the model reads and writes, ready to run as often as somebody wants to see.
 
     A decoder row is named by the token it writes; the decoder's columns by the tokens it has already read. In a stack
@@ -69,6 +107,7 @@ class Call:
     def __init__(
         self, model: SequenceModel[Any], tokenizer: Tokenizer, source: Sequence[int] | None, target: Sequence[int]
     ) -> None:
+        super().__init__(model)
         specials = tokenizer.specials
         self.model, self.batch = model, _batch(model, tokenizer, source, target)
         read, fed, written = [*(source or ()), specials.end], [specials.start, *target], [*target, specials.end]
@@ -86,26 +125,9 @@ class Call:
             "cross": Sight(writes, reads, ends),
         }
 
-    @torch.inference_mode()
-    def show(self, use: Callable[[AttentionMap], None], only: Place | None = None) -> None:
-        """Run the model, and hand over the map of each layer as it comes, or of only one layer."""
-
-        def hand(name: str, weights_BHQK: Tensor) -> None:
-            use(_map(name, weights_BHQK, self.sights))
-
-        with _watched(self.model.eval(), hand, only):
-            self.model.features(self.batch)
-
-    def maps(self) -> list[AttentionMap]:
-        """All of them, by kind and layer as they come; raises UsageError for a model without any."""
-        found: list[AttentionMap] = []
-        self.show(found.append)
-        if not found:
-            raise UsageError(
-                f"view: needs a model that attends, but {type(self.model).__name__} as it is set up has no attention "
-                "to look at. Choose a model with attention."
-            )
-        return found
+    def run(self) -> None:
+        """Read the source, and the target as it would be written."""
+        self.model.features(self.batch)
 
 
 def _batch(
@@ -124,15 +146,34 @@ def attention_maps(
     return Call(model, tokenizer, source, target).maps()
 
 
-@torch.inference_mode()
+class Reading(Watched):
+    """A text that is read and not written, by a classifier, a tagger or a BERT; `text` ends with its end token.
+
+    The tokens at `gaps` are hidden from a BERT. A classifier also shows what it decides from.
+    """
+
+    def __init__(
+        self, model: LabelModel | Bert, tokenizer: Tokenizer, text: Sequence[int], gaps: Sequence[int] = ()
+    ) -> None:
+        super().__init__(model)
+        labels, ids = list(readable(tokenizer, text)), list(text)
+        if isinstance(model, Bert):
+            for place in gaps:
+                labels[place], ids[place] = HIDDEN, model.mask
+        self.model, self.text = model, Tokens.whole(torch.tensor([ids], device=next(model.parameters()).device))
+        read, marks = tuple(labels), separators(tokenizer, text)
+        self.sights = {"encoder": Sight(read, read, marks), "pooling": Sight(("the text",), read, marks)}
+
+    def run(self) -> None:
+        """Read the text."""
+        self.model(self.text)
+
+
 def label_maps(model: LabelModel, tokenizer: Tokenizer, text: Sequence[int]) -> list[AttentionMap]:
-    """Every attention of a classifier or tagger while it reads `text`; a classifier also shows what it decides from."""
-    tokens = Tokens.whole(torch.tensor([list(text)], device=next(model.parameters()).device))
-    with watching(model.eval()) as seen:
-        model(tokens)
-    read, marks = readable(tokenizer, text), separators(tokenizer, text)
-    sights = {"encoder": Sight(read, read, marks), "pooling": Sight(("the text",), read, marks)}
-    return [_map(name, weights, sights) for name, weights in seen.items()]
+    """Every attention of a classifier or tagger while it reads `text`; none, if it has none."""
+    found: list[AttentionMap] = []
+    Reading(model, tokenizer, text).show(found.append)
+    return found
 
 
 def _map(module: str, weights_BHQK: Tensor, sights: Mapping[str, Sight]) -> AttentionMap:

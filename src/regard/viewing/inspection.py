@@ -35,13 +35,15 @@ class Inspection(Anatomy):
 
 @dataclass(frozen=True)
 class Listing(Anatomy):
-    """The matrices of a model that gives labels, which writes nothing that could be counted."""
+    """The matrices of a model that gives labels or fills gaps, which writes nothing that could be counted."""
 
     labels: int
+    """None, where it fills gaps."""
 
     def to_text(self) -> str:
         """A page for a terminal."""
-        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.labels:,} labels, "
+        labels = f"{self.labels:,} labels, " if self.labels else ""
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}"
         return f"{title}{self.parameters:,} parameters\n\n{matrix_table(self)}"
 
 

@@ -24,7 +24,14 @@ from regard.layers.block import Residual
 from regard.layers.convolution import CausalConvolution, Convolution
 from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import FeedForward
-from regard.layers.positions import LinearBias, PositionScheme, RelativePositions, RotaryPositions, SinusoidalPositions
+from regard.layers.positions import (
+    LinearBias,
+    PositionScheme,
+    RelativePositions,
+    RelativeWaves,
+    RotaryPositions,
+    SinusoidalPositions,
+)
 from regard.layers.recurrent import RecurrentLayer, StateAttention
 from regard.models.convs2s import MultiStepAttention
 from regard.models.interface import SequenceModel
@@ -205,6 +212,8 @@ def _scheme(positions: PositionScheme | None) -> tuple[str, ...]:
             return ("rotary positions",)
         case RelativePositions():
             return (f"relative positions, reach {positions.reach}",)
+        case RelativeWaves():
+            return ("relative positions, waves",)
         case LinearBias():
             return ("alibi",)
     return ()

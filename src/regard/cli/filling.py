@@ -1,0 +1,39 @@
+"""`regard fill`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from regard.cli.common import AsJson, ModelFolder, Precision, load_model
+
+STDIN = "-"
+
+
+def fill(
+    model: ModelFolder,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text with gaps; - reads one a line.", show_default="stdin")
+    ] = STDIN,
+    count: Annotated[int, typer.Option(help="How many tokens to tell of each gap.")] = 5,
+    gap: Annotated[str, typer.Option(help="How a gap is written; each is one token.")] = "_",
+    precision: Precision = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Fill the gaps of a text with a model that sees both sides of them: a bert or an xlnet."""
+    from regard.data.formats import lines_of
+
+    loaded = load_model(model, precision)
+    for line in lines_of(sys.stdin.buffer, "stdin") if text == STDIN else [text]:
+        (found,) = loaded.fill([line], count, gap)
+        if as_json:
+            print(json.dumps(found.to_json(), ensure_ascii=False), flush=True)
+            continue
+        print(found.text)
+        for number, each in enumerate(found.gaps, 1):
+            chances = zip(each.tokens, each.probabilities, strict=True)
+            print(f"  gap {number}:  " + "  ".join(f"{token} {100 * chance:.1f} %" for token, chance in chances))
+        sys.stdout.flush()

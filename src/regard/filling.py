@@ -1,0 +1,113 @@
+"""Gaps in texts, and what stands in them, with chances.
+
+Shapes: B rows, T tokens, V vocabulary.
+
+A gap is one token. Where it stands for a word of a text with spaces, the space before it is part of that token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from regard.batch import Tokens
+from regard.errors import UsageError
+from regard.models.interface import FillsGaps, Learner
+from regard.text.tokenizer import Tokenizer
+from regard.text.words import SPACE
+
+GAP = "_"
+MOST = 5  # tokens that are told of a gap, unless asked for others
+STAND_IN = "\N{OBJECT REPLACEMENT CHARACTER}"  # no vocabulary joins it to what stands beside it
+DIGITS = 8  # behind the point of a probability
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The likeliest tokens of one gap with their probabilities, the likeliest first; ▁ marks a space."""
+
+    tokens: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with the likeliest token in every gap, and what else could stand there."""
+
+    text: str
+    gaps: tuple[Gap, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As `regard fill --json` prints it."""
+        gaps = [
+            [[token, round(chance, DIGITS)] for token, chance in zip(gap.tokens, gap.probabilities, strict=True)]
+            for gap in self.gaps
+        ]
+        return {"text": self.text, "gaps": gaps}
+
+
+class Filler:
+    """A model that fills gaps, and its vocabulary."""
+
+    def __init__(self, network: Learner, tokenizer: Tokenizer, context: int | None) -> None:
+        if not isinstance(network, FillsGaps):
+            raise TypeError(f"Filler: needs a model that fills gaps, but has a {type(network).__name__}")
+        self._network, self._fills, self._tokenizer, self._context = network, network, tokenizer, context
+
+    def fill(self, text: str, count: int = MOST, gap: str = GAP) -> Filled:
+        """Find what stands in every gap of `text`, each by itself; `count` tokens are told of each."""
+        ids, gaps = cut(self._tokenizer, text, gap)
+        if self._context is not None and len(ids) >= self._context:
+            raise UsageError(
+                f"fill: a text must have less than {self._context:,} tokens, which the model can read, but has "
+                f"{len(ids):,}. Shorten it."
+            )
+        return self.fill_tokens(ids, gaps, count)
+
+    @torch.inference_mode()
+    def fill_tokens(self, ids: Sequence[int], gaps: Sequence[int], count: int = MOST) -> Filled:
+        """The same for a text that is cut already, with gaps at these places."""
+        specials, device = self._tokenizer.specials, next(self._network.parameters()).device
+        read = Tokens.whole(torch.tensor([[*ids, specials.end]], device=device))
+        hidden_BT = torch.zeros_like(read.ids_BT, dtype=torch.bool)
+        hidden_BT[0, list(gaps)] = True
+        self._network.eval()
+        chances_GV = self._fills.in_gaps(read, hidden_BT, specials.start)[hidden_BT].float().softmax(dim=-1).cpu()
+        best = chances_GV.topk(min(count, chances_GV.shape[1]), dim=-1)
+        filled = list(ids)
+        for place, (token, *_) in zip(gaps, best.indices.tolist(), strict=True):
+            filled[place] = token
+        labels = self._tokenizer.labels
+        found = (
+            Gap(labels(tokens), tuple(chances))
+            for tokens, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        )
+        return Filled(self._tokenizer.decode(filled), tuple(found))
+
+
+def cut(tokenizer: Tokenizer, text: str, gap: str = GAP) -> tuple[list[int], list[int]]:
+    """The tokens of a text without its end, and which of them are gaps; what stands in these means nothing."""
+    if not gap or gap not in text:
+        raise UsageError(f"fill: the text must have a gap, written {gap or GAP}, but {text[:40]!r} has none.")
+    whole = text.replace(gap, STAND_IN)
+    ids: list[int] = []
+    gaps: list[int] = []
+    last = -1
+    for token, (begin, end) in zip(tokenizer.encode(whole), tokenizer.spans([whole])[0], strict=True):
+        place = whole.find(STAND_IN, begin, end)
+        if place < 0:
+            ids.append(token)
+        elif place != last:  # a character may be several tokens, as where they are bytes
+            if ids and tokenizer.labels(ids[-1:]) == (SPACE,):
+                ids.pop()
+            gaps.append(len(ids))
+            ids.append(token)
+            last = place
+    if len(gaps) != text.count(gap):
+        raise UsageError(
+            f"fill: gaps must be told apart in the vocabulary of this model, but of {text.count(gap)} in "
+            f"{text[:40]!r} only {len(gaps)} are. Put something between them."
+        )
+    return ids, gaps
