@@ -44,7 +44,8 @@ class Translating(Base):
         translation joined from theirs. `progress` is called with the numbers of texts and of target tokens done
         since the last call.
         """
-        return self._translator.translations(texts, self._search(texts, search, options), options, progress)
+        search = self._search(texts, search, options)
+        return self._translator.translations(texts, search, options, progress)
 
     def translating(
         self,
@@ -58,7 +59,8 @@ class Translating(Base):
 
         For whoever has other things to do between two batches.
         """
-        return self._translator.translating(texts, self._search(texts, search, options), options, progress, slots)
+        search = self._search(texts, search, options)
+        return self._translator.translating(texts, search, options, progress, slots)
 
     def _search(self, texts: Sequence[str], search: SearchSettings | None, options: Options | None) -> SearchSettings:
         """How these texts are searched, if nothing is wrong with them."""

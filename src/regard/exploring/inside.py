@@ -165,12 +165,12 @@ class Inside:
 def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
-    if not _is_described(bundle):
+    model = _outline(recipe, tokenizer)
+    if isinstance(model, SequenceModel) and not _is_described(bundle):  # others run nowhere but here
         raise UsageError(
             f"inside: a recipe must say how a model is built, but CTranslate2's files of `{recipe.name}` say only how "
             "it runs. Look at the model that it was made from."
         )
-    model = _outline(recipe, tokenizer)
     card = None if place is None else place / folder.CARD
     return Inside(
         inspection(model, recipe).to_json(),
