@@ -91,5 +91,5 @@ def test_what_it_refuses(model: Bert) -> None:
         model(Tokens.whole(text(13)))
     with pytest.raises(UsageError, match=r"fills gaps\. Use `fill`"):
         build(SMALL, VOCABULARY)
-    with pytest.raises(ValueError, match="`masked` must be between 0 and 1"):
+    with pytest.raises(ValueError, match="`masked` must be above 0 and below 1"):
         replace(SMALL, masked=1.0)

@@ -63,6 +63,9 @@ def test_of_a_text_that_is_too_long_the_beginning_alone_may_be_read() -> None:
     assert (begun.text, begun.source_tokens) == (first.text, first.source_tokens)
     assert "begin" in begun.flags
     assert not {"begin", "split"} & set(whole.flags)
+    # As many sentences as fit, not the first alone.
+    (two,) = model.translations(["one two. three. " * 20], search, Options(longest=2 * len(first.source_tokens) + 2))[0]
+    assert len(first.source_tokens) < len(two.source_tokens) <= 2 * len(first.source_tokens) + 2
 
 
 def test_the_second_best_of_a_split_text_is_the_second_best_of_each_piece() -> None:

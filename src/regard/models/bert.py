@@ -48,7 +48,7 @@ class BertSettings(TransformerBodySettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.masked < 1:
-            raise ValueError(f"`masked` must be between 0 and 1, but is {self.masked}")
+            raise ValueError(f"`masked` must be above 0 and below 1, but is {self.masked}")
 
 
 class Bert(Learner, FillsGaps):

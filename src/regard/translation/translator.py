@@ -229,11 +229,22 @@ class Translator:
             found = [(part, some) for part, some in zip(parts, tokens, strict=True) if _says_something(part)]
             begins = search.too_long == "begin" and len(found) > 1
             if begins:
-                found = found[:1]
+                found = [self._beginning([part for part, _ in found], longest, language)]
             units.extend(
                 Unit(place, part, some, number, len(found), begins) for number, (part, some) in enumerate(found)
             )
         return units
+
+    def _beginning(self, parts: Sequence[str], longest: int, language: str | None) -> tuple[str, list[int]]:
+        """As many of the first parts of a text as fit together, and their tokens; the first always does."""
+        text = parts[0]
+        (ids,) = self.encode([text.strip()], language)
+        for part in parts[1:]:
+            (more,) = self.encode([(text + part).strip()], language)
+            if len(more) > longest:
+                break
+            text, ids = text + part, more
+        return text, ids
 
     def _search(
         self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
