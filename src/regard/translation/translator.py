@@ -222,17 +222,15 @@ class Translator:
         units: list[Unit] = []
         for place, (text, ids) in enumerate(zip(texts, self.encode(texts, language), strict=True)):
             if len(ids) <= longest:
-                parts, tokens = [text], [ids]
+                found = [(text, ids)] if _says_something(text) else []
             else:
                 parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
-                tokens = self.encode([part.strip() for part in parts], language)
-            found = [(part, some) for part, some in zip(parts, tokens, strict=True) if _says_something(part)]
-            begins = search.too_long == "begin" and len(found) > 1
-            if begins:
-                found = [self._beginning([part for part, _ in found], longest, language)]
-            units.extend(
-                Unit(place, part, some, number, len(found), begins) for number, (part, some) in enumerate(found)
-            )
+                parts = [part for part in parts if _says_something(part)]
+                if search.too_long == "begin" and parts:
+                    units.append(Unit(place, *self._beginning(parts, longest, language), 0, 1, begins=len(parts) > 1))
+                    continue
+                found = list(zip(parts, self.encode([part.strip() for part in parts], language), strict=True))
+            units.extend(Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
         return units
 
     def _beginning(self, parts: Sequence[str], longest: int, language: str | None) -> tuple[str, list[int]]:
