@@ -63,6 +63,8 @@ def test_gaps_are_filled_from_both_sides(place: Path, recipe: str) -> None:
     found = [json.loads(line) for line in ran.out.splitlines()]
     # The first word is known from what comes after it alone.
     assert [each["gaps"][0][0][0] for each in found] == ["▁one", "▁fünf"]
+    ran = regard("fill", place / recipe, "--count", 1, stdin=b"one\n\ntwo three _ five six\n")
+    assert [line for line in ran.out.splitlines() if "gap" not in line] == ["one", "", "two three four five six"]
     (filled,) = load(place / recipe).fill(["two three _ five six"])
     assert filled.gaps[0].tokens[0] == "▁four"
 

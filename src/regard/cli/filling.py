@@ -25,10 +25,13 @@ def fill(
 ) -> None:
     """Fill the gaps of a text with a model that sees both sides of them: a bert or an xlnet."""
     from regard.data.formats import lines_of
+    from regard.filling import Filled
 
     loaded = load_model(model, precision)
     for line in lines_of(sys.stdin.buffer, "stdin") if text == STDIN else [text]:
-        (found,) = loaded.fill([line], count, gap)
+        # Of many lines, those without a gap are whole already; a single text without one is a mistake.
+        whole = text == STDIN and gap not in line
+        (found,) = [Filled(line, ())] if whole else loaded.fill([line], count, gap)
         if as_json:
             print(json.dumps(found.to_json(), ensure_ascii=False), flush=True)
             continue
