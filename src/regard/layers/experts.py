@@ -149,7 +149,8 @@ class MixtureOfExperts(nn.Module):
             x_BTD = x_BTD.to(torch.get_autocast_dtype(_kind(x_BTD)))
         x_ND, gates_NA, chosen_NA = (part.flatten(0, 1) for part in (x_BTD, gates_BTA, chosen_BTA))
         ask = self.ask_all if self._asks_all(x_BTD) else self.ask_chosen
-        return ask(x_ND, gates_NA.to(x_ND.dtype), chosen_NA).view_as(x_BTD)
+        y_ND = ask(x_ND, gates_NA.to(x_ND.dtype), chosen_NA)
+        return y_ND.to(x_ND.dtype).view_as(x_BTD)  # autocast makes sums float32 on GPUs
 
     def take_imbalance(self) -> Tensor:
         """The two losses of what was read last in training, []; whoever asks adds them to what is made small."""
