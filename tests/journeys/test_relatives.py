@@ -125,6 +125,8 @@ def test_what_a_bert_is_not_for(place: Path, tmp_path: Path) -> None:
     failed(regard("export", model, tmp_path / "x", "--to", "huggingface"), 2, "bert")
     ran = regard("train", "bert-small", f"data.text={place / 'text.txt'}", "--plan")
     failed(ran, 2, "plan", "fills gaps")
+    failed(regard("fill", model, "one _", "--gap", ""), 2, "`--gap` must be a sign", "is empty")
+    failed(regard("fill", model, "--gap", ""), 2, "`--gap` must be a sign")
     failed(regard("fill", place / "transformer-xl-small", "one _"), 2, "sees both sides", "transformer-xl")
     with pytest.raises(UsageError, match="at least 1"):
         load(model).fill(["one _"], count=0)
