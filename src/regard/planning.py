@@ -24,14 +24,14 @@ from regard.data.generated import Generated, generate
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
 from regard.errors import UsageError
 from regard.machine import Machine, matmul_speed
-from regard.models.build import build
-from regard.models.interface import SequenceModel
+from regard.models.build import build_any
+from regard.models.interface import Learner, SequenceModel
 from regard.recipe import LABELLING, Recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.text.learning import SPECIALS
 from regard.training.optim import state_bytes, step_flops
-from regard.viewing.costs import SENTENCE, count
+from regard.viewing.costs import SENTENCE, count_training
 
 # Of the speed of products alone, as training reaches it: on the H200 half with the compiled base model, on cores of a
 # server 0.2 to 0.5 with small ones. So times are right within a factor of two; what training shows is measured.
@@ -251,34 +251,31 @@ class Plan:
 
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
-    if recipe.model.kind in (*LABELLING, "bert"):
-        does = "fills gaps" if recipe.model.kind == "bert" else "gives labels"
+    if recipe.model.kind in LABELLING:
         raise UsageError(
-            f"plan: what a run takes is counted for models that write text, but `{recipe.name}` is a "
-            f"`{recipe.model.kind}`, which {does}. Train it with training.minutes=1, and look at its speed."
+            f"plan: what a run takes is counted for models that write text or fill gaps, but `{recipe.name}` is a "
+            f"`{recipe.model.kind}`, which gives labels. Train it with training.minutes=1, and look at its speed."
         )
     vocabulary, who, size = _cut(recipe, size)
     with torch.device("meta"):
-        model = build(recipe.model, vocabulary)
+        model = build_any(recipe.model, vocabulary)
     length = _row_length(recipe, size)
     moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
-    flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam, moments)
+    alone = count_training(model, length, recipe.batch.tokens, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
-    seconds = (recipe.batch.tokens * flops.training_token / world + own) / (SHARE[machine.device] * speed)
-    sides = 2 if model.reads_source else 1
-    holdings = [
-        Holding("1 process", alone.weights, alone.gradients, alone.moments, 0, alone.activations, alone.training)
-    ]
+    seconds = (recipe.batch.tokens * alone.flops_token / world + own) / (SHARE[machine.device] * speed)
+    sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
+    holdings = [Holding("1 process", alone.weights, alone.weights, alone.moments, 0, alone.activations, alone.most)]
     if world > 1:
-        _, share = count(model, length, max(length, recipe.batch.tokens // world), recipe.search.beam, moments)
-        ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.training)
+        share = count_training(model, length, max(length, recipe.batch.tokens // world), moments)
+        ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.most)
         holdings += [ddp, _sharded(ddp, _largest_layer(model), world)]
     return Plan(
         name=recipe.name, machine=machine, world=world, parameters=sum(w.numel() for w in model.parameters()),
         vocabulary=vocabulary, vocabulary_from=who, corpus=size, batch_tokens=recipe.batch.tokens,
         rows=alone.rows, length=length, steps=recipe.training.steps,
         steps_per_epoch=None if size is None else max(1, round(size.tokens / (FILLED * recipe.batch.tokens))),
-        flops_per_token=flops.training_token, optimiser_flops=own, matmul_flops=speed,
+        flops_per_token=alone.flops_token, optimiser_flops=own, matmul_flops=speed,
         tokens_per_second=sides * FILLED * recipe.batch.tokens / seconds, seconds=recipe.training.steps * seconds,
         minutes=recipe.training.minutes, holdings=tuple(holdings),
     )  # fmt: skip
@@ -306,13 +303,13 @@ def _row_length(recipe: Recipe, size: CorpusSize | None) -> int:
     return SENTENCE if size is None or not size.pairs else max(1, round(size.tokens / size.pairs))
 
 
-def _inner(recipe: Recipe, model: SequenceModel[Any]) -> int:
+def _inner(recipe: Recipe, model: Learner) -> int:
     """The wide side of the model's largest products."""
     found: int = getattr(recipe.model, "d_ff", 4 * model.width)
     return found
 
 
-def _largest_layer(model: SequenceModel[Any]) -> int:
+def _largest_layer(model: Learner) -> int:
     """The bytes of the largest piece that FSDP gathers at a time: a layer of a stack, or an embedding."""
     pieces: dict[str, int] = {}
     for name, weight in model.named_parameters():
