@@ -41,12 +41,21 @@ class Listing(Anatomy):
 
     labels: int
     """None, where it fills gaps."""
+    wiring: str = ""
+    """A drawing, of one that fills gaps."""
+
+    def to_json(self) -> dict[str, object]:
+        """Everything but the drawing as plain values."""
+        values = asdict(self)
+        del values["wiring"]
+        return values
 
     def to_text(self) -> str:
         """A page for a terminal."""
         labels = f"{self.labels:,} labels, " if self.labels else ""
-        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}"
-        return f"{title}{self.parameters:,} parameters{_assumed(self)}\n\n{matrix_table(self)}"
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
+        drawn = [self.wiring] if self.wiring else []
+        return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self)])
 
 
 def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
