@@ -139,5 +139,13 @@ def test_memory_lives_in_streams(place: Path, tmp_path: Path) -> None:
     data = f"data={{text='{place / 'text.txt'}', held_out=0.2}}"
     ran = regard("train", "xlnet-small", data, *COMMON, "batch.layout=stream", "--out", tmp_path / "x")
     failed(ran, 2, "batch.layout", "a `recurrent-lm` or a `transformer-xl`")
+    short = "training={steps=1, validate_every=1, save_every=1, average=1, keep_best=1}"
+    for layout in ("packed", "buckets", "blocks", "stream"):
+        wish = [*MODELS["transformer-xl-small"], *COMMON, short, f"batch.layout={layout}"]
+        ran = regard("train", "transformer-xl-small", data, *wish, "--out", tmp_path / layout)
+        assert ran.code == 0, ran.err
+        told = f"whose memory of 8 tokens goes on from row to row, but is `{layout}`" in ran.err
+        assert told == (layout != "stream")
+        assert ran.err.count("warning: ") == told
     pairs = "data={kind='generated', pairs=50, valid=5, test=5}"
     failed(regard("train", "bert-small", pairs, "device=cpu", "--out", tmp_path / "y"), 2, "reads text alone")
