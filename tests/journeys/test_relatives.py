@@ -139,6 +139,8 @@ def test_memory_lives_in_streams(place: Path, tmp_path: Path) -> None:
     data = f"data={{text='{place / 'text.txt'}', held_out=0.2}}"
     ran = regard("train", "xlnet-small", data, *COMMON, "batch.layout=stream", "--out", tmp_path / "x")
     failed(ran, 2, "batch.layout", "a `recurrent-lm` or a `transformer-xl`")
+    ran = regard("train", "transformer-xl-small", data, *COMMON, "training.parts=2", "--out", tmp_path / "z")
+    failed(ran, 2, 'training.parts: must be 1 with `batch.layout = "stream"`', "but is 2")
     short = "training={steps=1, validate_every=1, save_every=1, average=1, keep_best=1}"
     for layout in ("packed", "buckets", "blocks", "stream"):
         wish = [*MODELS["transformer-xl-small"], *COMMON, short, f"batch.layout={layout}"]
