@@ -135,8 +135,8 @@ class _Run:
         if recipe.export.check:
             for line in features.report(recipe.model):
                 self.log.say(line)
-        if warning := self._torn():
-            self.log.say(f"warning: {warning}")
+        if torn := self._torn():
+            self.log.say(f"warning: {torn}")
 
     def _torn(self) -> str | None:
         """What to say where the rows of a batch tear a text apart that the model could read on."""
