@@ -15,13 +15,14 @@ import torch
 from regard import planning
 from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
-from regard.errors import MissingError
+from regard.errors import MissingError, UsageError
 from regard.machine import Machine
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, CorpusSize, choose, measure, plan
 from regard.recipe import Recipe, load_recipe
+from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
-from regard.viewing.costs import Flops, Memory, count
+from regard.viewing.costs import Lesson, count
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
 
 CPU = Machine("cpu", "a CPU", 2, 16 * 10**9)
@@ -85,6 +86,46 @@ def test_the_plan_of_a_recipe_is_its_formula() -> None:
     assert (alone.weights, alone.activations, alone.most) == (memory.weights, memory.activations, memory.training)
     assert json.loads(json.dumps(found.to_json()))["holdings"][0]["way"] == "1 process"
     assert "of which each process" not in found.to_text()
+
+
+def test_the_characters_of_a_corpus_are_its_vocabulary(tmp_path: Path) -> None:
+    """What is planned with is what training would learn; a letter and its accent are one where they are composed."""
+    lines = ["Größe", "Gro\u0308ße, sagt er", "一二"]
+    text = write_lines(tmp_path / "a.txt", lines)
+    wish = ["model={layers=1, d_model=16, d_ff=16, heads=2}", "batch={tokens=256, row=16}"]
+    recipe = load_recipe("lm-shakespeare-small", [f"data.text={text}", *wish])
+    found = plan(recipe, CPU, measure(recipe.data))
+    assert found.vocabulary == Tokenizer.learn(lines, recipe.tokenizer).size
+    assert found.vocabulary_from == "corpus"
+    assert found.corpus is not None
+    assert found.corpus.tokens == pytest.approx(sum(map(len, lines)) + 2 * len(lines), abs=1)
+    assert "the characters of the corpus" in found.to_text()
+    few = replace(recipe, tokenizer=replace(recipe.tokenizer, vocabulary=8))  # type: ignore[arg-type]
+    assert plan(few, CPU, measure(recipe.data)).vocabulary == 8
+    piped = plan(recipe, CPU, None)
+    assert (piped.vocabulary, piped.vocabulary_from) == (8_000, "limit")
+    assert "parameters if the vocabulary has 8,000 tokens" in piped.to_text()
+    assert "of vocabulary\n" in plan(generated_recipe(), CPU, None).to_text()
+
+
+def test_a_vocabulary_of_bytes_alone_has_a_token_for_each() -> None:
+    recipe = generated_recipe(["tokenizer={kind='bytes', vocabulary=260}"])
+    found = plan(recipe, CPU, CorpusSize(10, 900, 900)).corpus
+    assert found is not None
+    assert found.tokens == 910
+
+
+def test_a_model_that_fills_gaps_is_planned_too(tmp_path: Path) -> None:
+    """A BERT costs what a GPT of its sizes does, and the layer before its output; a classifier is refused."""
+    text = write_lines(tmp_path / "a.txt", ENGLISH)
+    bert, gpt = (
+        plan(load_recipe(name, [f"data.text={text}", "batch.tokens=768"]), CPU, measure(Text(str(text))))
+        for name in ("bert-small", "lm-shakespeare-small")
+    )
+    assert bert.flops_per_token - gpt.flops_per_token == 6 * 128 * 128
+    assert (bert.rows, bert.length, bert.vocabulary) == (gpt.rows, gpt.length, gpt.vocabulary)
+    with pytest.raises(UsageError, match="`classifier`, which gives labels"):
+        plan(load_recipe("classify-table", [f"data.table={text}"]), CPU, None)
 
 
 def test_more_processes_share_the_batch_and_the_time() -> None:
@@ -180,11 +221,11 @@ def test_short_numbers(value: float, text: str) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs by a rule of thumb, for tests of the choice itself."""
 
-    def thumb(model: Any, length: int, tokens: int, beams: int, moments: int) -> tuple[Flops, Memory]:
+    def thumb(model: Any, length: int, tokens: int, moments: int) -> Lesson:
         parameters = sum(weight.numel() for weight in model.parameters())
-        return Flops(length, length, 6 * parameters, 1, 1), Memory(tokens // length, beams, *[4 * parameters] * 7)
+        return Lesson(tokens // length, 6 * parameters, *[4 * parameters] * 4)
 
-    monkeypatch.setattr(planning, "count", thumb)
+    monkeypatch.setattr(planning, "count_training", thumb)
 
 
 def corpus(pairs: int) -> CorpusSize:

@@ -56,10 +56,12 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
         # What a body takes over has no output yet: that stays as it was drawn.
         model.load_state_dict({**model.state_dict(), **begins.weights})
     batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed, _lesson(model, data))
-    if recipe.training.reward and recipe.batch.layout != "buckets":
+    # A model that does not translate gets no reward in any layout, and is told so by the objective.
+    translates = isinstance(model, SequenceModel) and model.reads_source
+    if recipe.training.reward and translates and recipe.batch.layout != "buckets":
         raise UsageError(
-            "batch.layout: must be `buckets` with `training.reward`, which needs one sentence a row, but is "
-            f"`{recipe.batch.layout}`. Choose `buckets`."
+            f"batch.layout: must be `buckets` with `training.reward` ({recipe.training.reward:g}), which needs one "
+            f"sentence a row, but is `{recipe.batch.layout}`. Choose `buckets`, or set `training.reward = 0`."
         )
     rewards = Rewards(_draw(data.tokenizer.specials), data.tokenizer.specials) if recipe.training.reward else None
     return Trainer(model, batches, recipe.training, recipe.seed, team, rewards)

@@ -23,6 +23,7 @@ from regard.files import tidy, write_file
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
 from regard.machine import choose_device
+from regard.models.transformer_xl import TransformerXL
 from regard.recipe import Recipe
 from regard.status import StatusLine
 from regard.text.labels import labels_of
@@ -134,12 +135,25 @@ class _Run:
         if recipe.export.check:
             for line in features.report(recipe.model):
                 self.log.say(line)
+        if torn := self._torn():
+            self.log.say(f"warning: {torn}")
+
+    def _torn(self) -> str | None:
+        """What to say where the rows of a batch tear a text apart that the model could read on."""
+        model, layout = self.trainer.model, self.recipe.batch.layout
+        if isinstance(model, TransformerXL) and layout != "stream":
+            return (
+                f"batch.layout: should be `stream` for a `transformer-xl`, whose memory of {model.settings.memory:,} "
+                f"tokens goes on from row to row, but is `{layout}`: each row begins anew, and it learns without the "
+                'rows before. Choose `batch.layout = "stream"`.'
+            )
         runs_on = self.data.train.source is None and self.data.train.labels is None
-        if runs_on and recipe.batch.layout == "buckets" and self.trainer.model.packs_sentences:
-            self.log.say(
-                "warning: the text is read line by line, each as if nothing came before it. For running text choose "
+        if runs_on and layout == "buckets" and model.packs_sentences:
+            return (
+                "the text is read line by line, each as if nothing came before it. For running text choose "
                 '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
             )
+        return None
 
     def _read(self, resume: bool, begins: Beginning | None) -> Dataset:
         """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
+from unicodedata import normalize
 
 import torch
 
@@ -23,19 +24,22 @@ from regard.data.generated import Generated, generate
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
 from regard.errors import UsageError
 from regard.machine import Machine, matmul_speed
-from regard.models.build import build
-from regard.models.interface import SequenceModel
+from regard.models.build import build_any
+from regard.models.interface import Learner, SequenceModel
 from regard.recipe import LABELLING, Recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.status import clock
+from regard.text.learning import SPECIALS
 from regard.training.optim import state_bytes, step_flops
-from regard.viewing.costs import SENTENCE, count
+from regard.viewing.costs import SENTENCE, count_training
 
 # Of the speed of products alone, as training reaches it: on the H200 half with the compiled base model, on cores of a
 # server 0.2 to 0.5 with small ones. So times are right within a factor of two; what training shows is measured.
 SHARE = {"cpu": 0.3, "cuda": 0.5}
 BYTES_A_TOKEN = 4.5  # Multi30k en-de: 4.3 with 4,000 tokens, 4.8 with 8,000, 5.5 with 32,000
+BYTES_ALONE = 256 + len(SPECIALS)  # tokens of a vocabulary in which nothing is merged
 FILLED = 0.95  # the share of a packed batch that is not padding
+LOOKED_AT = 2**24  # bytes of a file in which characters are counted
 CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
 FEWEST_STEPS = 1_000
 
@@ -50,6 +54,7 @@ class CorpusSize:
     pairs: int
     source: int
     target: int
+    bytes_a_token: float = BYTES_A_TOKEN
 
     def __add__(self, other: CorpusSize) -> CorpusSize:
         return CorpusSize(self.pairs + other.pairs, self.source + other.source, self.target + other.target)
@@ -57,7 +62,7 @@ class CorpusSize:
     @property
     def tokens(self) -> int:
         """About how many tokens the target side has, ends of sentences included."""
-        return round(self.target / BYTES_A_TOKEN) + self.pairs
+        return round(self.target / self.bytes_a_token) + self.pairs
 
 
 def measure(settings: CorpusSettings) -> CorpusSize | None:
@@ -103,6 +108,41 @@ def _count(place: str) -> tuple[int, int]:
     return lines, size
 
 
+@dataclass(frozen=True)
+class Alphabet:
+    """Which characters a corpus has, as far as it was looked at, and the bytes that one takes in the mean."""
+
+    characters: frozenset[str]
+    bytes_each: float
+
+
+def alphabet(settings: CorpusSettings, compose: bool) -> Alphabet | None:
+    """The characters of a corpus, in Unicode's composed form if asked for; None for corpora that are no plain text.
+
+    Of each file the first megabytes are read: what is rarer hardly changes a count.
+    """
+    match settings:
+        case Generated():
+            some = generate(replace(settings, pairs=min(settings.pairs, 200), valid=0, test=0)).train
+            texts = ["".join(pair.source + pair.target for pair in some)]
+        case Files() | Text():
+            places = (settings.text,) if isinstance(settings, Text) else (settings.source, settings.target)
+            texts = [_beginning(file) for place in places if place is not None for file in find_files(place)]
+        case _:
+            return None
+    whole = "".join(texts)
+    found = frozenset(normalize("NFC", whole) if compose else whole) - set("\r\n")
+    return Alphabet(found, len(whole.encode()) / max(1, len(whole)))
+
+
+def _beginning(file: str) -> str:
+    with open_text(Path(file)) as stream:
+        chunks: list[bytes] = []
+        while sum(map(len, chunks)) < LOOKED_AT and (chunk := read_chunk(stream.read, file)):
+            chunks.append(chunk)
+    return b"".join(chunks)[:LOOKED_AT].decode("utf-8", errors="ignore")
+
+
 # ---- what a recipe takes
 
 
@@ -130,6 +170,8 @@ class Plan:
     world: int
     parameters: int
     vocabulary: int
+    vocabulary_from: Literal["recipe", "corpus", "limit"]
+    """Who says so: the recipe, the characters of the corpus, or only the most that the recipe allows."""
     corpus: CorpusSize | None
     batch_tokens: int
     """A side."""
@@ -176,8 +218,16 @@ class Plan:
     def to_text(self) -> str:
         """About a dozen lines for a terminal."""
         devices = f"{self.world} × " if self.world > 1 else ""
-        lines = [f"plan: {self.name} on {devices}{self.machine}", f"  model    {self.parameters:,} parameters, "
-                 f"{self.vocabulary:,} tokens of vocabulary"]  # fmt: skip
+        known = {
+            "recipe": f", {self.vocabulary:,} tokens of vocabulary",
+            "corpus": f", {self.vocabulary:,} tokens of vocabulary: the characters of the corpus",
+            "limit": f" if the vocabulary has {self.vocabulary:,} tokens, as many as tokenizer.vocabulary allows; of "
+            "characters there are mostly fewer",
+        }[self.vocabulary_from]
+        lines = [
+            f"plan: {self.name} on {devices}{self.machine}",
+            f"  model    {self.parameters:,} parameters{known}",
+        ]
         if self.corpus is not None:
             lines.append(f"  corpus   {self.corpus.pairs:,} lines, about {self.corpus.tokens:,} target tokens")
         epochs = f", {self.epochs}" if self.epochs else ""
@@ -201,37 +251,50 @@ class Plan:
 
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
-    vocabulary = recipe.tokenizer.vocabulary
-    if recipe.model.kind in (*LABELLING, "bert"):
-        does = "fills gaps" if recipe.model.kind == "bert" else "gives labels"
+    if recipe.model.kind in LABELLING:
         raise UsageError(
-            f"plan: what a run takes is counted for models that write text, but `{recipe.name}` is a "
-            f"`{recipe.model.kind}`, which {does}. Train it with training.minutes=1, and look at its speed."
+            f"plan: what a run takes is counted for models that write text or fill gaps, but `{recipe.name}` is a "
+            f"`{recipe.model.kind}`, which gives labels. Train it with training.minutes=1, and look at its speed."
         )
+    vocabulary, who, size = _cut(recipe, size)
     with torch.device("meta"):
-        model = build(recipe.model, vocabulary)
+        model = build_any(recipe.model, vocabulary)
     length = _row_length(recipe, size)
     moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
-    flops, alone = count(model, length, recipe.batch.tokens, recipe.search.beam, moments)
+    alone = count_training(model, length, recipe.batch.tokens, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
-    seconds = (recipe.batch.tokens * flops.training_token / world + own) / (SHARE[machine.device] * speed)
-    sides = 2 if model.reads_source else 1
-    holdings = [
-        Holding("1 process", alone.weights, alone.gradients, alone.moments, 0, alone.activations, alone.training)
-    ]
+    seconds = (recipe.batch.tokens * alone.flops_token / world + own) / (SHARE[machine.device] * speed)
+    sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
+    holdings = [Holding("1 process", alone.weights, alone.weights, alone.moments, 0, alone.activations, alone.most)]
     if world > 1:
-        _, share = count(model, length, max(length, recipe.batch.tokens // world), recipe.search.beam, moments)
-        ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.training)
+        share = count_training(model, length, max(length, recipe.batch.tokens // world), moments)
+        ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.most)
         holdings += [ddp, _sharded(ddp, _largest_layer(model), world)]
     return Plan(
         name=recipe.name, machine=machine, world=world, parameters=sum(w.numel() for w in model.parameters()),
-        vocabulary=vocabulary, corpus=size, batch_tokens=recipe.batch.tokens, rows=alone.rows, length=length,
-        steps=recipe.training.steps,
+        vocabulary=vocabulary, vocabulary_from=who, corpus=size, batch_tokens=recipe.batch.tokens,
+        rows=alone.rows, length=length, steps=recipe.training.steps,
         steps_per_epoch=None if size is None else max(1, round(size.tokens / (FILLED * recipe.batch.tokens))),
-        flops_per_token=flops.training_token, optimiser_flops=own, matmul_flops=speed,
+        flops_per_token=alone.flops_token, optimiser_flops=own, matmul_flops=speed,
         tokens_per_second=sides * FILLED * recipe.batch.tokens / seconds, seconds=recipe.training.steps * seconds,
         minutes=recipe.training.minutes, holdings=tuple(holdings),
     )  # fmt: skip
+
+
+def _cut(
+    recipe: Recipe, size: CorpusSize | None
+) -> tuple[int, Literal["recipe", "corpus", "limit"], CorpusSize | None]:
+    """How many tokens there are, who says so, and the corpus with the bytes that one of them takes."""
+    tokenizer = recipe.tokenizer
+    if tokenizer.kind == "bytes" and tokenizer.vocabulary == BYTES_ALONE and size is not None:
+        return tokenizer.vocabulary, "recipe", replace(size, bytes_a_token=1.0)
+    if tokenizer.kind != "characters":
+        return tokenizer.vocabulary, "recipe", size
+    found = None if size is None else alphabet(recipe.data, tokenizer.composes)
+    if size is None or found is None:
+        return tokenizer.vocabulary, "limit", size
+    vocabulary = min(tokenizer.vocabulary, len(found.characters) + len(SPECIALS))
+    return vocabulary, "corpus", replace(size, bytes_a_token=found.bytes_each)
 
 
 def _row_length(recipe: Recipe, size: CorpusSize | None) -> int:
@@ -240,13 +303,13 @@ def _row_length(recipe: Recipe, size: CorpusSize | None) -> int:
     return SENTENCE if size is None or not size.pairs else max(1, round(size.tokens / size.pairs))
 
 
-def _inner(recipe: Recipe, model: SequenceModel[Any]) -> int:
+def _inner(recipe: Recipe, model: Learner) -> int:
     """The wide side of the model's largest products."""
     found: int = getattr(recipe.model, "d_ff", 4 * model.width)
     return found
 
 
-def _largest_layer(model: SequenceModel[Any]) -> int:
+def _largest_layer(model: Learner) -> int:
     """The bytes of the largest piece that FSDP gathers at a time: a layer of a stack, or an embedding."""
     pieces: dict[str, int] = {}
     for name, weight in model.named_parameters():

@@ -36,3 +36,14 @@ def test_a_model_folder_named_like_a_preset_is_the_folder(tmp_path: Path, monkey
     recipe = word_recipe(tmp_path)
     folder.write_beginning(Path("small"), recipe, Tokenizer.learn(ENGLISH, recipe.tokenizer))
     assert inspect("small").name == "words"
+
+
+@pytest.mark.parametrize("preset", ["lm-shakespeare-small", "bert-small"])
+def test_a_vocabulary_of_characters_is_not_known_before_the_text_is(preset: str) -> None:
+    found = inspect(preset)
+    assert found.vocabulary_is_limit
+    assert "if the text has 8,000 tokens" in found.to_text()
+    told = inspect(preset, vocabulary=68)
+    assert not told.vocabulary_is_limit
+    assert "if the text" not in told.to_text()
+    assert not inspect("base").vocabulary_is_limit

@@ -79,10 +79,14 @@ def test_every_column_is_explained() -> None:
 
 
 def test_the_try_without_a_corpus_is_a_recipe() -> None:
-    (line,) = [block.text for block in blocks(PAGE, "text") if "data.kind=generated" in block.text]
-    overrides = [word for word in shlex.split(line) if "=" in word]
-    for row in TABLE3.chosen("base,a-h4"):
-        assert recipe_of(TABLE3, row, Asked(steps=20, overrides=tuple(overrides))).data.kind == "generated"
+    lines = [block.text for block in blocks(PAGE, "text") if "data.kind=generated" in block.text]
+    assert len(lines) == 2
+    for line, study in zip(lines, (TABLE3, TABLE2), strict=True):
+        words = shlex.split(line)
+        assert words[:3] == ["regard", "reproduce", study.name]
+        overrides = tuple(word for word in words if "=" in word)
+        for row in study.chosen(words[words.index("--rows") + 1]):
+            assert recipe_of(study, row, Asked(steps=20, overrides=overrides)).data.kind == "generated"
 
 
 def test_the_example_in_python_can_be_read() -> None:

@@ -144,6 +144,15 @@ def test_heat_maps_show_the_vectors() -> None:
     assert np.abs(shown - values / np.abs(values).max()).max() <= 0.5 / LEVELS + 1e-6
 
 
+def test_distances_are_called_by_their_numbers() -> None:
+    """From far behind to far ahead; dimensions and positions count from nothing."""
+    root = ET.fromstring(positions_svg(positions(tiny("transformer-xl"), length=8, dimensions=4), "positions"))
+    numbers = [word for word in words_of(root) if word.lstrip("−").isdecimal()]
+    distances = ["−4", "−2", "0", "2", "4"]
+    assert numbers == [*distances, "0", "1", "2", "3", *distances, *distances]
+    assert {"0", "7"} <= set(words_of(ET.fromstring(positions_svg(positions(tiny("gpt"), 8, 4), "positions"))))
+
+
 def test_neighbours_have_their_bar_and_their_spot() -> None:
     found = neighbours(tiny("transformer"), "seven", count=6)
     root = ET.fromstring(neighbours_svg(found, "words"))

@@ -124,7 +124,9 @@ def test_what_a_bert_is_not_for(place: Path, tmp_path: Path) -> None:
     failed(regard("serve", model), 2, "fills gaps")
     failed(regard("export", model, tmp_path / "x", "--to", "huggingface"), 2, "bert")
     ran = regard("train", "bert-small", f"data.text={place / 'text.txt'}", "--plan")
-    failed(ran, 2, "plan", "fills gaps")
+    assert "plan: bert-small on " in ran.out, ran.err
+    failed(regard("fill", model, "one _", "--gap", ""), 2, "`--gap` must be a sign", "is empty")
+    failed(regard("fill", model, "--gap", ""), 2, "`--gap` must be a sign")
     failed(regard("fill", place / "transformer-xl-small", "one _"), 2, "sees both sides", "transformer-xl")
     with pytest.raises(UsageError, match="at least 1"):
         load(model).fill(["one _"], count=0)
@@ -137,5 +139,15 @@ def test_memory_lives_in_streams(place: Path, tmp_path: Path) -> None:
     data = f"data={{text='{place / 'text.txt'}', held_out=0.2}}"
     ran = regard("train", "xlnet-small", data, *COMMON, "batch.layout=stream", "--out", tmp_path / "x")
     failed(ran, 2, "batch.layout", "a `recurrent-lm` or a `transformer-xl`")
+    ran = regard("train", "transformer-xl-small", data, *COMMON, "training.parts=2", "--out", tmp_path / "z")
+    failed(ran, 2, 'training.parts: must be 1 with `batch.layout = "stream"`', "but is 2")
+    short = "training={steps=1, validate_every=1, save_every=1, average=1, keep_best=1}"
+    for layout in ("packed", "buckets", "blocks", "stream"):
+        wish = [*MODELS["transformer-xl-small"], *COMMON, short, f"batch.layout={layout}"]
+        ran = regard("train", "transformer-xl-small", data, *wish, "--out", tmp_path / layout)
+        assert ran.code == 0, ran.err
+        told = f"whose memory of 8 tokens goes on from row to row, but is `{layout}`" in ran.err
+        assert told == (layout != "stream")
+        assert ran.err.count("warning: ") == told
     pairs = "data={kind='generated', pairs=50, valid=5, test=5}"
     failed(regard("train", "bert-small", pairs, "device=cpu", "--out", tmp_path / "y"), 2, "reads text alone")

@@ -104,8 +104,12 @@ def test_models_that_write_as_one_wait_for_each_other_and_are_measured_as_regard
     said: list[str] = []
     run_toys(TABLE2, [first], tmp_path)
     ran = run(TABLE2, [both], tmp_path, toy(TABLE2, both), said.append)
-    assert (ran.done, ran.elsewhere) == ([], ["convs2s-ensemble"])
+    assert (ran.done, ran.elsewhere, ran.waiting) == ([], [], {"convs2s-ensemble": ["convs2s-2"]})
     assert said == ["convs2s-ensemble: waits for convs2s-2"]
+    with (tmp_path / ".convs2s-2.lock").open("ab") as lock:  # another process is at work on it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = run(TABLE2, [both], tmp_path, toy(TABLE2, both), said.append)
+    assert (ran.done, ran.elsewhere, ran.waiting) == ([], ["convs2s-ensemble"], {})
     assert run_toys(TABLE2, [second, both], tmp_path)[1].done == ["convs2s-ensemble"]
     found, each = read_outcome(tmp_path / both.name), [read_outcome(tmp_path / name) for name in both.members]
     assert found is not None
@@ -461,3 +465,11 @@ def wait_for(place: Path) -> None:
     while not place.exists():
         assert time.monotonic() < end, f"{place} never came"
         time.sleep(0.02)
+
+
+def test_a_missing_model_ends_the_command_with_what_to_type(tmp_path: Path) -> None:
+    ran = command("reproduce", "table2", "--rows", "gnmt-ensemble", "--out", tmp_path, "data.kind=generated")
+    assert ran.code == 1
+    assert "Missing: gnmt-ensemble, which needs gnmt and gnmt-2 first." in ran.err
+    assert "with --rows gnmt,gnmt-2,gnmt-ensemble goes on." in ran.err
+    assert "Not done: bytenet" in ran.out

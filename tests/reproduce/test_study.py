@@ -96,6 +96,19 @@ def test_a_corpus_of_ones_own_needs_no_folder() -> None:
     assert recipe.data.kind == "generated"
 
 
+def test_a_setting_that_a_row_lacks_is_refused_by_the_name_of_the_row() -> None:
+    """ByteNet and the Transformer share the preset `base`; one of them has no such setting."""
+    for steps in (None, 3):
+        asked = Asked(steps=steps, overrides=("data.kind=generated", "model.d_model=32", "batch.rows=2"))
+        with pytest.raises(UsageError) as found:
+            recipe_of(TABLE2, TABLE2.rows[0], asked)
+        lines = str(found.value).split("\n")
+        assert all(line.startswith("row `bytenet` of table2: ") for line in lines)
+        assert any(
+            "`bytenet` of table2: model.d_model: [model] has no such key, but 32 is set" in line for line in lines
+        )
+
+
 def test_rows_are_chosen_by_name() -> None:
     assert [row.name for row in TABLE3.chosen("big, base,big")] == ["big", "base"]
     assert TABLE3.chosen(None) == list(TABLE3.rows)

@@ -17,6 +17,7 @@ from regard.layers.dropout import Noise
 from regard.layers.experts import MixtureOfExperts
 from regard.models.build import build
 from regard.models.recurrent import RecurrentSettings
+from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
 from regard.training.objective import Objective, ObjectiveSettings, twice
@@ -107,8 +108,21 @@ def test_gradients_flow_through_both_readings() -> None:
 
 def test_simcut_without_embeddings_to_cut_is_refused() -> None:
     model = build(RecurrentSettings(), 20)
-    with pytest.raises(UsageError, match=r"training\.simcut: needs a model with token embeddings that can be cut"):
+    with pytest.raises(
+        UsageError, match=r"training\.simcut: must be 0 for a .* no token embeddings that can be cut.* is 1\. Set"
+    ):
         Objective(model, ObjectiveSettings(simcut=1.0))
+
+
+def test_what_streams_need_is_named_with_its_setting() -> None:
+    reads_on = build(RecurrentLMSettings(layers=1, d_model=8), 20)
+    for name, wrong in (("r_drop", ObjectiveSettings(r_drop=5.0)), ("simcut", ObjectiveSettings(simcut=5.0))):
+        with pytest.raises(
+            UsageError, match=rf"training\.{name}: must be 0 where `batch\.layout` is `stream`.* is 5\. Set"
+        ):
+            Objective(reads_on, wrong, streams=True)
+    with pytest.raises(UsageError, match=r"batch\.layout: must not be `stream` for a `recurrent`, .* Choose `blocks`"):
+        Objective(build(RecurrentSettings(d_model=8), 20), ObjectiveSettings(), streams=True)
 
 
 def test_only_common_rows_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,10 @@ from regard.models.build import build
 from regard.models.gpt import GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.recurrent import RecurrentSettings
+from regard.recipe import load_recipe
 from regard.training.objective import Objective, ObjectiveSettings
 from regard.training.reward import Rewards, gleu
-from tests.tiny import generated_recipe
+from tests.tiny import generated_recipe, write_lines
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 WORDS = 7
@@ -131,7 +132,9 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             ObjectiveSettings(**wrong)  # type: ignore[arg-type]
     gpt = build(GPTSettings(layers=1, d_model=8, d_ff=8, heads=2, max_positions=8), WORDS)
-    with pytest.raises(UsageError, match=r"training.reward: needs a model that translates .* but the model is a GPT"):
+    with pytest.raises(
+        UsageError, match=r"training\.reward: must be 0 for a `gpt`, .* but is 1\. Set `training\.reward ="
+    ):
         Objective(gpt, ObjectiveSettings(reward=1.0), rewards=REWARDS)
 
 
@@ -142,5 +145,16 @@ def test_a_run_may_learn_from_rewards_and_can_be_repeated(tmp_path: Path) -> Non
         experiment.train(generated_recipe([*changes, *more]), tmp_path / name)
         weights.append((tmp_path / name / folder.WEIGHTS).read_bytes())
     assert weights[0] == weights[1] != weights[2]
-    with pytest.raises(UsageError, match=r"batch\.layout: must be `buckets` with `training\.reward`"):
+    with pytest.raises(
+        UsageError, match=r"batch\.layout: must be `buckets` with `training\.reward` \(4\).* is `packed`"
+    ):
         experiment.train(generated_recipe([changes[0], "batch.layout=packed"]), tmp_path / "packed")
+
+
+def test_a_language_model_is_told_of_the_reward_and_not_of_the_layout(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "text.txt", ["one two three"] * 30)
+    data, small = f"data={{text='{text}', held_out=0.2}}", "model={layers=1, d_model=16, d_ff=16, heads=2}"
+    recipe = load_recipe("lm-shakespeare-small", [data, small, "training.reward=4", "device=cpu"])
+    assert recipe.batch.layout == "blocks"
+    with pytest.raises(UsageError, match=r"training\.reward: must be 0 for a `gpt`"):
+        experiment.train(recipe, tmp_path / "out")

@@ -87,6 +87,15 @@ def test_a_long_text_is_pooled_by_its_largest_weights() -> None:
     assert small[3, 5] == weights[rows[3] : rows[4], columns[5] : columns[6]].max()
 
 
+def test_captions_speak_of_tokens() -> None:
+    """What looks is a token, a word or a piece of one; distances are counted in tokens, too."""
+    drawn = heads_svg([gaze(1, 3, 3)], "x"), arcs_svg(gaze(1, 3, 3), 0)
+    captions = [text.text or "" for svg in drawn for text in ET.fromstring(svg).iter(f"{SVG}text")]
+    assert "each token" in captions
+    assert any("distance in tokens" in caption for caption in captions)
+    assert not any("word" in caption for caption in captions)
+
+
 def test_512_words_fit_into_a_matrix_and_every_shade_is_right() -> None:
     attention = gaze(1, 512, 512)
     svg = matrix_svg(attention, 0)

@@ -26,7 +26,16 @@ def demo() -> Inspection:
 
 def test_json_has_everything_but_the_drawing(demo: Inspection) -> None:
     found: dict[str, Any] = json.loads(json.dumps(demo.to_json()))
-    assert list(found) == ["name", "kind", "vocabulary", "parameters", "matrices", "flops", "memory"]
+    assert list(found) == [
+        "name",
+        "kind",
+        "vocabulary",
+        "parameters",
+        "matrices",
+        "vocabulary_is_limit",
+        "flops",
+        "memory",
+    ]
     assert (found["name"], found["kind"], found["vocabulary"]) == ("demo", "transformer", 512)
     assert found["parameters"] == sum(matrix["parameters"] for matrix in found["matrices"])
     assert found["flops"]["source_length"] == found["flops"]["target_length"] == 25

@@ -9,18 +9,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.models.bert import BertSettings
-from regard.models.build import ModelSettings, build
+from regard.models.bert import Bert, BertSettings
+from regard.models.build import ModelSettings, build, build_any
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
-from regard.models.labelling import ClassifierSettings, TaggerSettings
+from regard.models.labelling import ClassifierSettings, LabelModel, TaggerSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
+from regard.models.transformer_xl import TransformerXLSettings
 from regard.models.wavenet import WaveNetSettings
-from regard.viewing.wiring import Box, Part, draw, wiring
+from regard.models.xlnet import XLNetSettings
+from regard.viewing.wiring import SUMS, Box, Part, draw, wiring
 
 TRANSFORMER = TransformerSettings(encoder_layers=2, decoder_layers=3, d_model=8, d_ff=12, heads=2)
 TINY_GPT = GPTSettings(layers=2, d_model=8, d_ff=12, heads=2, max_positions=5)
@@ -106,12 +108,54 @@ def test_gnmt_and_deep_att_are_drawn_layer_by_layer() -> None:
     assert ("LSTM, left to right", "8 → 4", 1) in read
     assert ("LSTM, right to left", "8 → 4", 1) in read
     assert ("LSTM, left to right", "8 → 8", 2) in read
-    assert ("LSTM", "16 → 8") in [(part.name, part.sizes) for box in target for part in box.parts]
+    # Residual links go around all layers but the lowest, and all of the decoder read what was looked at.
+    assert [(names(box), box.times) for box in source[1:3]] == [
+        (["LSTM, left to right", "LSTM, right to left"], 1),
+        (["LSTM, left to right", "add"], 2),
+    ]
+    layer = Part("LSTM", "16 → 8", notes=("reads what attention found, too",))
+    assert target[2:4] == [Box((layer,)), Box((layer, Part("add")), times=2)]
     deep_att = replace(gnmt, bidirectional="alternating", links="fast-forward", feed_all=False)
     source, _ = wiring(meta(deep_att))
     columns = source[1]
     assert columns.times == 2
     assert [part.sizes for part in columns.parts if part.name == "LSTM"] == ["8 → 4", "4 → 4", "4 → 4"]
+
+
+def test_a_bert_reads_a_text_and_has_an_output_of_its_own() -> None:
+    settings = BertSettings(layers=3, d_model=8, d_ff=12, heads=2, max_positions=5)
+    with torch.device("meta"):
+        source, target = wiring(Bert(settings, 9))
+    assert source == []
+    around, sides = Part("add, norm"), ("sees both sides",)
+    hides = Part("embedding", "10 → 8", notes=("one of them hides others",))
+    assert target[0] == Box((hides, Part("positions", "5 → 8"), Part("norm")))
+    attend, feed = Part("self-attention", "2 × 4", notes=sides), Part("feed-forward", "8 → 12 → 8")
+    assert target[1] == Box((attend, around, feed, around), times=3)
+    assert [names(box) for box in target[2:]] == [["transform"], ["norm"], ["output, tied", "softmax"]]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_an_xlnet_has_two_streams(norm: Any) -> None:
+    """Each goes through every layer once; the query asks the content, and has the last word."""
+    model = meta(XLNetSettings(layers=3, d_model=8, d_ff=12, heads=2, norm=norm))
+    content, query = wiring(model)
+    assert names(query[-1]) == ["output, tied", "softmax"]
+    assert [names(content[0]), names(query[0])] == [["embedding"], ["query"]]
+    assert content[1].times == query[1].times == 3
+    asked = [name.replace("self-attention", "attention to content") for name in names(content[1])]
+    assert names(query[1]) == asked
+    assert asked.count("attention to content") == asked.count("feed-forward") == 1
+    assert len([name for name in asked if name in SUMS]) == 2
+    lines = draw(model).split("\n")
+    assert lines[0].split() == ["content", "query"]
+    assert any("─▶ │ attention to content" in line for line in lines)
+
+
+def test_the_memory_of_a_transformer_xl_is_noted() -> None:
+    settings = TransformerXLSettings(layers=1, d_model=8, d_ff=12, heads=2, memory=7)
+    notes = [part.notes for part in wiring(meta(settings))[1][1].parts if part.name == "self-attention"]
+    assert notes == [("relative positions, waves", "and 7 tokens before the row")]
 
 
 def test_hard_attention_and_input_feeding_are_noted() -> None:
@@ -198,11 +242,13 @@ def test_a_part_without_a_name_shows_its_own_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in get_args(ModelSettings) if kind not in (ClassifierSettings, TaggerSettings, BertSettings)]
+    "kind", [kind for kind in get_args(ModelSettings) if kind not in (ClassifierSettings, TaggerSettings)]
 )
 def test_every_kind_of_model_can_be_drawn(kind: type[Any]) -> None:
     with torch.device("meta"):
-        drawing = draw(build(kind(), 50_000))
+        model = build_any(kind(), 50_000)
+    assert not isinstance(model, LabelModel)
+    drawing = draw(model)
     lines = drawing.split("\n")
     assert max(map(len, lines)) <= 100
     # Whatever opens is closed below it, in the same columns.

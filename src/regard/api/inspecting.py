@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -28,7 +29,7 @@ def inspect(
         if value is not None and value < 1:
             raise UsageError(f"inspect: `{option}` must be at least 1, but is {value}. Give a larger one.")
     # `regard demo` leaves a folder `demo` that is no model: a preset's name means the preset then.
-    place = shipped.resolve(name)
+    place, is_limit = shipped.resolve(name), False
     if (place / folder.RECIPE).is_file() or (place.is_dir() and name not in presets()):
         recipe = folder.read_recipe(place, overrides)
         tokenizer = Tokenizer.load(place / folder.TOKENIZER)
@@ -37,9 +38,10 @@ def inspect(
         vocabulary = tokenizer.size if recipe.model.kind in LABELLING else vocabulary or tokenizer.size
     else:
         recipe = load_recipe(name, overrides)
+        is_limit = vocabulary is None and recipe.tokenizer.kind == "characters"
         vocabulary = source_vocabulary = vocabulary or recipe.tokenizer.vocabulary
         if recipe.model.kind in LABELLING:
             vocabulary = FIRST + expected_labels(recipe.data)
     with torch.device("meta"):
         model = build_any(recipe.model, vocabulary, source_vocabulary)
-    return inspection(model, recipe, length)
+    return replace(inspection(model, recipe, length), vocabulary_is_limit=is_limit)

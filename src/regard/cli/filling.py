@@ -25,8 +25,11 @@ def fill(
 ) -> None:
     """Fill the gaps of a text with a model that sees both sides of them: a bert or an xlnet."""
     from regard.data.formats import lines_of
+    from regard.errors import UsageError
     from regard.filling import Filled
 
+    if not gap:
+        raise UsageError("fill: `--gap` must be a sign that stands for a gap, but is empty. Leave it out for _.")
     loaded = load_model(model, precision)
     for line in lines_of(sys.stdin.buffer, "stdin") if text == STDIN else [text]:
         # Of many lines, those without a gap are whole already; a single text without one is a mistake.
@@ -38,5 +41,12 @@ def fill(
         print(found.text)
         for number, each in enumerate(found.gaps, 1):
             chances = zip(each.tokens, each.probabilities, strict=True)
-            print(f"  gap {number}:  " + "  ".join(f"{token} {100 * chance:.1f} %" for token, chance in chances))
+            print(
+                f"  gap {number}:  " + "  ".join(f"{_visible(token)} {100 * chance:.1f} %" for token, chance in chances)
+            )
         sys.stdout.flush()
+
+
+def _visible(token: str) -> str:
+    """A token of which all can be seen, on one line: a tab as \\t."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in token)

@@ -173,11 +173,18 @@ def _study(
     from regard.reproduce.study import Asked
 
     study, place = STUDIES[name], out or Path("runs") / name
-    signal = running.run(study, study.chosen(rows), place, Asked(data, steps, tuple(overrides)), _say).signal
+    ran = running.run(study, study.chosen(rows), place, Asked(data, steps, tuple(overrides)), _say)
     _print(rendering.render(study, place), place, as_json)
-    if signal is not None:
-        print(f"Stopped by {signal}; the same command goes on.", file=sys.stderr)
-        raise typer.Exit(STOPPED_BY[signal])
+    if ran.elsewhere:
+        _say(f"Others are at work: {', '.join(ran.elsewhere)}. When they are done, --render prints the whole table.")
+    for row, needs in ran.waiting.items():
+        wish = ",".join(each.name for each in study.rows if each.name in (*needs, row))
+        _say(f"Missing: {row}, which needs {' and '.join(needs)} first. The same command with --rows {wish} goes on.")
+    if ran.signal is not None:
+        _say(f"Stopped by {ran.signal}; the same command goes on.")
+        raise typer.Exit(STOPPED_BY[ran.signal])
+    if ran.waiting:
+        raise typer.Exit(1)
 
 
 def _render(name: str, out: Path | None, rows: str | None, as_json: bool) -> None:

@@ -137,7 +137,8 @@ def look_at_reading(network: LabelModel | Bert, tokenizer: Tokenizer, text: str)
     must_hold_words("look", text)
     gaps: list[int] = []
     if isinstance(network, Bert) and GAP in text:
-        ids, gaps = cut(tokenizer, text)
+        pieces = cut(tokenizer, text)
+        ids, gaps = pieces.ids, pieces.gaps
     else:
         ids = tokenizer.source.encode(text)
     if network.context is not None and len(ids) >= network.context:

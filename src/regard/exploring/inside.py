@@ -25,6 +25,7 @@ from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, Listing, look
 from regard.viewing.parameters import anatomy
 from regard.viewing.training_curves import read_metrics, training_svg
+from regard.viewing.wiring import draw
 from regard.viewing.wiring_svg import wiring_svg
 
 Task = Literal["translate", "generate", "classify", "tag", "fill"]
@@ -174,7 +175,7 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
     card = None if place is None else place / folder.CARD
     return Inside(
         inspection(model, recipe).to_json(),
-        wiring_svg(model, f"How {recipe.name} is wired") if isinstance(model, SequenceModel) else None,
+        None if isinstance(model, LabelModel) else wiring_svg(model, f"How {recipe.name} is wired"),
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
@@ -203,7 +204,7 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
     if isinstance(model, LabelModel):
         return Listing(**vars(parts), labels=model.labels)
     if isinstance(model, Bert):
-        return Listing(**vars(parts), labels=0)
+        return Listing(**vars(parts), labels=0, wiring=draw(model))
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
 
 

@@ -28,6 +28,7 @@ from regard.models.interface import SequenceModel
 from regard.viewing.labels import readable, special_labels
 
 DIGITS = 4
+BOTH_SIDES = ("relative", "relative-waves")  # kinds of distances to what stands before and behind
 LONGEST = 4096
 
 
@@ -49,6 +50,8 @@ class Positions:
     """What a column is: a dimension or a head."""
     values: tuple[tuple[float, ...], ...]
     similarity: tuple[tuple[float, ...], ...]
+    first: int = 0
+    """The position or the distance of the first row; those behind have a minus."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -69,7 +72,9 @@ def positions(bundle: Bundle, length: int = 64, dimensions: int = 64) -> Positio
     kind, rows, columns, values_LD = _positions(bundle.network, length, bundle.recipe.name)
     norms_L1 = values_LD.norm(dim=1, keepdim=True).clamp(min=1e-12)
     unit_LD = values_LD / norms_L1
-    return Positions(kind, rows, columns, _rounded(values_LD[:, :dimensions]), _rounded(unit_LD @ unit_LD.T))
+    # Of distances to both sides, the row in the middle is that of a token to itself.
+    first = -(len(values_LD) // 2) if kind in BOTH_SIDES else 0
+    return Positions(kind, rows, columns, _rounded(values_LD[:, :dimensions]), _rounded(unit_LD @ unit_LD.T), first)
 
 
 def _positions(network: SequenceModel[Any], length: int, name: str) -> tuple[str, str, str, Tensor]:

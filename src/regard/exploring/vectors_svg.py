@@ -39,9 +39,9 @@ def positions_svg(found: Positions, title: str) -> str:
     parts = [
         text(MARGIN, MARGIN + 12, title, "title"),
         text(MARGIN, MARGIN + 34, f"{found.kind}: {EXPLAINED[found.kind]}", "quiet"),
-        *_heat(values / largest, MARGIN + 44, top, pitch, found.rows, found.columns),
+        *_heat(values / largest, MARGIN + 44, top, pitch, found.rows, found.columns, found.first, 0),
         text(MARGIN + 44, top - 26, f"values, up to ±{largest:.3g}", "quiet small"),
-        *_heat(alike, second, top, alike_pitch, found.rows, found.rows),
+        *_heat(alike, second, top, alike_pitch, found.rows, found.rows, found.first, found.first),
         text(second, top - 26, "how alike: the cosine", "quiet small"),
     ]
     high = max(pitch * values.shape[0], alike_pitch * len(alike))
@@ -50,25 +50,25 @@ def positions_svg(found: Positions, title: str) -> str:
 
 
 def _heat(
-    values: NDArray[np.floating[Any]], left: float, top: float, pitch: float, rows: str, columns: str
-) -> list[str]:
+    values: NDArray[np.floating[Any]], left: float, top: float, pitch: float, rows: str, columns: str,
+    first_row: int, first_column: int,
+) -> list[str]:  # fmt: skip
     high, wide = pitch * values.shape[0], pitch * values.shape[1]
+    down, across = _ticks(len(values), first_row), _ticks(values.shape[1], first_column)
     return [
         f'<rect class="empty" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}"/>',
         *level_paths(values, left, top, pitch, "cell", power=1.0),
         *level_paths(-values, left, top, pitch, "against", power=1.0),
-        *(text(left - 6, top + pitch * (at + 0.5) + 4, str(at), "quiet small", "end") for at in _ticks(len(values))),
-        *(
-            text(left + pitch * (at + 0.5), top - 6, str(at), "quiet small", "middle")
-            for at in _ticks(values.shape[1])
-        ),
+        *(text(left - 6, top + pitch * (at + 0.5) + 4, name, "quiet small", "end") for at, name in down),
+        *(text(left + pitch * (at + 0.5), top - 6, name, "quiet small", "middle") for at, name in across),
         text(left, top + high + 18, f"rows: {rows}s, columns: {columns}s", "quiet small"),
-    ]  # fmt: skip
+    ]
 
 
-def _ticks(count: int) -> list[int]:
+def _ticks(count: int, first: int) -> list[tuple[int, str]]:
+    """Some rows, and what each is called; the first is called `first`."""
     step = next(step for step in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if count / step <= 8)
-    return list(range(0, count, step))
+    return [(at, f"{first + at}".replace("-", "−")) for at in range(count) if (first + at) % step == 0]
 
 
 # ---- words

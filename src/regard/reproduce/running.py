@@ -17,9 +17,9 @@ import hashlib
 import json
 import shutil
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,11 +52,14 @@ BEGUN = {folder.RECIPE, folder.TOKENIZER, folder.DATA, folder.METRICS, folder.CH
 
 @dataclass(frozen=True)
 class Ran:
-    """Which rows are done now, which others are at work on or wait for them, and by which signal this was stopped."""
+    """Which rows are done now, at which others are at work, and by which signal this was stopped."""
 
     done: list[str]
     elsewhere: list[str]
+    """Or at models that these rows wait for."""
     signal: str | None = None
+    waiting: Mapping[str, list[str]] = field(default_factory=dict)
+    """Rows of several models that are not done, and which of these nobody was asked for; then the row is missing."""
 
 
 def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) -> Ran:
@@ -73,6 +76,7 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
     out.mkdir(parents=True, exist_ok=True)
     done: list[str] = []
     elsewhere: list[str] = []
+    waiting: dict[str, list[str]] = {}
     prepared = False
     for row in rows:
         with _taken(out, row) as mine:
@@ -83,7 +87,11 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
             if read_row(out / row.name, study.name, row.name) is None:
                 if waits := [name for name in row.members if read_row(out / name, study.name, name) is None]:
                     say(f"{row.name}: waits for {', '.join(waits)}")
-                    elsewhere.append(row.name)
+                    others = [each for each in study.rows if each.name in waits and not _held(out, [each])]
+                    if others:
+                        waiting[row.name] = [each.name for each in others]
+                    else:
+                        elsewhere.append(row.name)
                     continue
                 if not prepared and not row.members and not (out / row.name / MANIFEST).is_file():
                     _prepare(recipes[row.name], out)
@@ -91,11 +99,11 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
                 say(f"{row.name}: {row.what}")
                 signal = _make(study, row, recipes[row.name], out, asked.changes, say)
                 if signal is not None:
-                    return Ran(done, elsewhere, signal)
+                    return Ran(done, elsewhere, signal, waiting)
             # A row that is done never goes on; of large models the checkpoints are most of the folder.
             shutil.rmtree(out / row.name / folder.CHECKPOINTS, ignore_errors=True)
             done.append(row.name)
-    return Ran(done, elsewhere)
+    return Ran(done, elsewhere, None, waiting)
 
 
 def _prepare(recipe: Recipe, out: Path) -> None:

@@ -118,6 +118,15 @@ def recipe_of(study: Study, row: Row, asked: Asked) -> Recipe:
     of all steps. A row's own changes of what the budget sets have the last word over it.
     """
     data = [] if asked.own_corpus else corpus_of(study, asked.data)
+    try:
+        return _recipe_of(study, row, asked, data)
+    except UsageError as error:
+        # Several rows share a preset; whoever reads this asked for a row.
+        lines = [line.removeprefix(f"{row.preset}: ") for line in str(error).split("\n")]
+        raise UsageError("\n".join(f"row `{row.name}` of {study.name}: {line}" for line in lines)) from error
+
+
+def _recipe_of(study: Study, row: Row, asked: Asked, data: Sequence[str]) -> Recipe:
     fixed = [f"name={text_of(f'{study.name}-{row.name}')}", *study.budget, *row.overrides, *data]
     if asked.steps is not None:
         course = load_recipe(row.preset, [*study.budget, *row.overrides]).training

@@ -272,6 +272,7 @@ class PositionsAnswer(BaseModel):
     columns: str
     values: Matrix
     similarity: Matrix
+    first: int = Field(description="the position or the distance of the first row")
 
 
 class NeighbourItem(BaseModel):

@@ -80,26 +80,20 @@ class Objective(nn.Module):
         self.model, self.settings = model, settings
         self.carried: Carried | None = {} if streams else None
         """What each row of a batch goes on from, where rows go on from those of the batch before."""
-        if streams and (self.readings == 2 or not isinstance(model, ContinuingModel)):
-            found = (
-                "R-Drop or SimCut is on" if isinstance(model, ContinuingModel) else f"it is a {type(model).__name__}"
-            )
-            raise UsageError(
-                "batch.layout: `stream` needs a language model that reads on from batch to batch, a `recurrent-lm` "
-                f"or a `transformer-xl`, once, but {found}. Choose `blocks`, or set `r_drop` and `simcut` to 0."
-            )
+        if streams:
+            _check_reads_on(model, settings)
         self._criterion, self._plain = smoothed_cross_entropy(settings.label_smoothing), smoothed_cross_entropy(0.0)
         self._cuts = [module for module in model.modules() if isinstance(module, TokenCut)]
         if settings.simcut and not self._cuts:
             raise UsageError(
-                "training.simcut: needs a model with token embeddings that can be cut, a `transformer` or a "
-                f"`gpt`, but the model is a {type(model).__name__}. Set it to 0."
+                f"training.simcut: must be 0 for a `{_kind(model)}`, which has no token embeddings that can be cut, as "
+                f"a `transformer` and a `gpt` have, but is {settings.simcut:g}. Set `training.simcut = 0`."
             )
         self._rewards = rewards
         if settings.reward and (rewards is None or not isinstance(model, SequenceModel) or not model.reads_source):
             raise UsageError(
-                "training.reward: needs a model that translates and sentence pairs, but the model is a "
-                f"{type(model).__name__}. Set it to 0."
+                f"training.reward: must be 0 for a `{_kind(model)}`, since what is judged are translations, but is "
+                f"{settings.reward:g}. Set `training.reward = 0`, or train a model that translates, on sentence pairs."
             )
         self._experts = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
         self._features = None
@@ -193,3 +187,24 @@ def _divergence(p_BTV: Tensor, q_BTV: Tensor, counted_BT: Tensor) -> Tensor:
 def twice(batch: Batch) -> Batch:
     """Every row twice, one below the other: row r of any part of a batch is rows 2·r and 2·r + 1."""
     return batch.map(lambda x: x.repeat_interleave(2, dim=0))
+
+
+def _check_reads_on(model: Learner, settings: ObjectiveSettings) -> None:
+    """Rows that go on from those before are for models that can, and each is read once."""
+    if not isinstance(model, ContinuingModel):
+        raise UsageError(
+            f"batch.layout: must not be `stream` for a `{_kind(model)}`, which begins anew with each row; only a "
+            "`recurrent-lm` or a `transformer-xl` goes on from batch to batch. Choose `blocks`."
+        )
+    for name, value in (("r_drop", settings.r_drop), ("simcut", settings.simcut)):
+        if value:
+            raise UsageError(
+                f"training.{name}: must be 0 where `batch.layout` is `stream`, since rows that go on can be read only "
+                f"once, but is {value:g}. Set `training.{name} = 0`, or choose `blocks`."
+            )
+
+
+def _kind(model: Learner) -> str:
+    """What a recipe calls a model."""
+    found: str = getattr(getattr(model, "settings", None), "kind", type(model).__name__)
+    return found

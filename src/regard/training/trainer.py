@@ -161,7 +161,10 @@ class Trainer:
         self._check_stream()
         worthwhile = batches.common(RARE) if settings.compile == "auto" else batches.lengths
         if settings.reward and sharded:
-            raise UsageError("training.reward: needs all weights in each process, but `parallel` is `fsdp`. Use `ddp`.")
+            raise UsageError(
+                "training.parallel: must be `ddp` with `training.reward`, for which each process writes with all "
+                f'weights, but is `{settings.parallel}`, which divides them. Set `training.parallel = "ddp"`.'
+            )
         objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams, rewards)
         self._readings, self._reader = objective.readings, objective
         self.objective = team.wrap(objective, sharded, compiled)
@@ -429,10 +432,14 @@ class Trainer:
     def _check_stream(self) -> None:
         """Each row goes on from its own past: nobody else may read some of them."""
         if self.batches.streams and (self.team.size > 1 or self.settings.parts > 1):
-            found = f"{self.team.size} processes" if self.team.size > 1 else f"`training.parts` = {self.settings.parts}"
+            if self.team.size > 1:
+                raise UsageError(
+                    "batch.layout: must not be `stream` with several processes, since each row goes on from its own "
+                    f"past, but there are {self.team.size} of them. Start one, or choose `blocks`."
+                )
             raise UsageError(
-                f"batch.layout: `stream` is read by one process in one part, but there are {found}. Use one, or choose "
-                "`blocks`."
+                'training.parts: must be 1 with `batch.layout = "stream"`, since each row goes on from its own past, '
+                f"but is {self.settings.parts}. Set `training.parts = 1`, or choose `blocks`."
             )
 
     def _compiles(self) -> bool:

@@ -9,11 +9,11 @@ const kinds = [...new Set(maps.map((map) => map.name))];
 const layersOf = (kind) => maps.filter((map) => map.name === kind).sort((a, b) => a.layer - b.layer);
 
 const STORIES = {
-  encoder: "Each row is a word of the source. The stronger a cell’s colour, the more that word draws on the word at the top of the column.",
+  encoder: "Each row is a token of the source. The stronger a cell’s colour, the more that token draws on the one at the top of the column.",
   decoder: "Each row is a step. It may look only at what has come so far, so the upper right stays empty.",
-  cross: "Each row is a word being written. The stronger a cell’s colour, the more it looks at that word of the source.",
+  cross: "Each row is a token being written. The stronger a cell’s colour, the more it looks at that token of the source.",
 };
-const OTHER_STORY = "Each row is a word that looks. The stronger a cell’s colour, the more it looks at the word at the top of the column.";
+const OTHER_STORY = "Each row is a token that looks. The stronger a cell’s colour, the more it looks at the one at the top of the column.";
 const FAINTEST_LINE = 0.03;
 
 // What is shown: a map, one of its heads (heads.length stands for their mean), and the traced query and/or key.
@@ -457,7 +457,7 @@ function markWords(list, weights, chosen) {
 
 function readout(query, key) {
   const { queries, keys } = state.map;
-  if (query === null && key === null) return ["Point at a word or a cell to trace it; click or press Enter to keep it."];
+  if (query === null && key === null) return ["Point at a token or a cell to trace it; click or press Enter to keep it."];
   if (query !== null && key !== null) {
     return [...quoted(queries[query]), " looks at ", ...quoted(keys[key]), " ", make("b", number(rowOf(query)[key]))];
   }

@@ -36,7 +36,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.batch import Batch, Tokens
 from regard.layers.experts import FLOPS
-from regard.models.interface import SequenceModel
+from regard.models.interface import Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy
 
 SENTENCE = 25  # tokens; a common length of subword sentences
@@ -73,6 +73,20 @@ class Memory:
     decoding: int
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What one training step on `rows` rows takes; memory is in bytes."""
+
+    rows: int
+    flops_token: int
+    """Forward and backward, for each target token (with its share of the source)."""
+    weights: int
+    moments: int
+    activations: int
+    most: int
+    """At once."""
+
+
 def usual_length(model: SequenceModel[Any]) -> int:
     """The length to count with unless told: a sentence, or all the positions that a language model has learned."""
     limit: int | None = getattr(model.settings, "limit", None)
@@ -88,9 +102,8 @@ def count(
 
     `moments` are the bytes that the optimiser keeps; unless given, those of Adam.
     """
-    rows = max(1, tokens // length)
+    lesson = count_training(model, length, tokens, moments)
     source = _tokens(1, length) if model.reads_source else None
-    training, activations, most = _train(model, rows, length)
     with torch.no_grad(), _counting() as start:
         state = model.eval().start(source, 1)
     with torch.no_grad():
@@ -98,16 +111,23 @@ def count(
             _, state = model.step(_tokens(1, length - 1).ids_BT, state)
         with _counting() as step:
             _, state = model.step(_tokens(1, 1).ids_BT, state)
-    weights = sum(weight.nbytes for weight in model.parameters())
-    moments = 2 * weights if moments is None else moments
-    cache = sum({_view(part): part.nbytes for part in tensors_of(state)}.values())
+    cache, weights = sum({_view(part): part.nbytes for part in tensors_of(state)}.values()), lesson.weights
     return (
-        Flops(None if source is None else length, length, training // (rows * length), start(), step()),
+        Flops(None if source is None else length, length, lesson.flops_token, start(), step()),
         Memory(
-            rows, beams, weights, weights, moments, activations, weights + moments + most,
+            lesson.rows, beams, weights, weights, lesson.moments, lesson.activations, lesson.most,
             cache, weights + beams * cache,
         ),
     )  # fmt: skip
+
+
+def count_training(model: Learner, length: int, tokens: int, moments: int | None = None) -> Lesson:
+    """The part of `count` that is about training, for any model that learns from texts, or from pairs of them."""
+    rows = max(1, tokens // length)
+    flops, activations, most = _train(model, rows, length)
+    weights = sum(weight.nbytes for weight in model.parameters())
+    moments = 2 * weights if moments is None else moments
+    return Lesson(rows, flops // (rows * length), weights, moments, activations, weights + moments + most)
 
 
 def tensors_of(state: object) -> Iterator[Tensor]:
@@ -122,10 +142,11 @@ def tensors_of(state: object) -> Iterator[Tensor]:
             yield from tensors_of(getattr(state, field.name))
 
 
-def _train(model: SequenceModel[Any], rows: int, length: int) -> tuple[int, int, int]:
+def _train(model: Learner, rows: int, length: int) -> tuple[int, int, int]:
     """One training step: its FLOPs, the bytes of what is kept between forward and backward, and the most at once."""
     tokens = _tokens(rows, length)
-    batch = Batch(tokens if model.reads_source else None, tokens, tokens.ids_BT)
+    reads_source = isinstance(model, SequenceModel) and model.reads_source
+    batch = Batch(tokens if reads_source else None, tokens, tokens.ids_BT)
     with _Alive() as alive, _counting() as flops:
         loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
         activations = alive.now

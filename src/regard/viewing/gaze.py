@@ -1,4 +1,4 @@
-"""Who looks at whom, word by word: one head as lines between words, and all heads at a glance."""
+"""Who looks at whom, token by token: one head as lines between tokens, and all heads at a glance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.viewing.svg import MARGIN, escaped, level_paths, picture, shortened,
 
 FAINTEST_LINE = 0.03  # a weaker look gets no line
 LONGEST_LABEL = 28
-ROOM = 260  # between the two columns of words
+ROOM = 260  # between the two columns of tokens
 TILE, APART, BELOW = 96, 18, 34  # a head at a glance, between two of them, and the room for its numbers
 MOST_CELLS = 32  # of a tile's side; longer texts are pooled, each cell the largest weight it covers
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "cross": "Cross", "pooling": "Pooling"}
@@ -24,7 +24,7 @@ NAMES = {"encoder": "Encoder", "decoder": "Decoder", "cross": "Cross", "pooling"
 
 
 def arcs_svg(attention: AttentionMap, head: Head) -> str:
-    """One head as lines from each word to those it looks at; a thicker and stronger line is a larger weight.
+    """One head as lines from each token to those it looks at; a thicker and stronger line is a larger weight.
 
     `head` may be the mean of all. Weights below FAINTEST_LINE get no line.
     """
@@ -32,13 +32,13 @@ def arcs_svg(attention: AttentionMap, head: Head) -> str:
     pitch = 24 if max(len(one.queries), len(one.keys)) <= 60 else 15
     queries, keys = ([shortened(label, LONGEST_LABEL) for label in labels] for labels in (one.queries, one.keys))
     caption = attention.caption(head)
-    left = MARGIN + max(max(map(text_width, queries)), text_width("each word")) + 8
+    left = MARGIN + max(max(map(text_width, queries)), text_width("each token")) + 8
     right, top = left + ROOM, MARGIN + 52
     width = right + 8 + max(max(map(text_width, keys)), text_width("looks at")) + MARGIN
     look = "" if pitch >= 20 else "small"
     parts = [
         text(MARGIN, MARGIN + 12, caption, "quiet"),
-        text(left, MARGIN + 40, "each word", "quiet", "end"),
+        text(left, MARGIN + 40, "each token", "quiet", "end"),
         text(right, MARGIN + 40, "looks at", "quiet"),
         *_lines(one, left + 6, right - 6, top, pitch),
         *(text(left, top + pitch * (q + 0.5) + 4.5, label, look, "end") for q, label in enumerate(queries)),
@@ -70,13 +70,15 @@ def _lines(one: AttentionMap, left: float, right: float, top: float, pitch: floa
 def heads_svg(maps: Sequence[AttentionMap], title: str) -> str:
     """Every head as a small matrix, a row for each layer, with its numbers below.
 
-    H is the entropy of its weights in nats, d how many words away it looks, s its share of weight on separators.
+    H is the entropy of its weights in nats, d how many tokens away it looks, s its share of weight on separators.
     """
     if not maps:
         raise UsageError("heads_svg: there must be at least one attention map, but none was given. Pass what to draw.")
     parts, y = [text(MARGIN, MARGIN + 12, title, "title")], MARGIN + 34.0
     parts.append(
-        text(MARGIN, y, "H entropy in nats · d mean distance in words · s share of weight on separators", "quiet small")
+        text(
+            MARGIN, y, "H entropy in nats · d mean distance in tokens · s share of weight on separators", "quiet small"
+        )
     )
     y += 24
     kinds = list(dict.fromkeys(attention.name for attention in maps))

@@ -30,7 +30,9 @@ class Inspection(Anatomy):
     def to_text(self) -> str:
         """A page for a terminal."""
         title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.parameters:,} parameters"
-        return "\n\n".join([title, self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)])
+        return "\n\n".join(
+            [title + _assumed(self), self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)]
+        )
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,21 @@ class Listing(Anatomy):
 
     labels: int
     """None, where it fills gaps."""
+    wiring: str = ""
+    """A drawing, of one that fills gaps."""
+
+    def to_json(self) -> dict[str, object]:
+        """Everything but the drawing as plain values."""
+        values = asdict(self)
+        del values["wiring"]
+        return values
 
     def to_text(self) -> str:
         """A page for a terminal."""
         labels = f"{self.labels:,} labels, " if self.labels else ""
-        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}"
-        return f"{title}{self.parameters:,} parameters\n\n{matrix_table(self)}"
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
+        drawn = [self.wiring] if self.wiring else []
+        return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self)])
 
 
 def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
@@ -61,6 +72,16 @@ def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: 
     flops, memory = count(model, length or usual_length(model), tokens, beams)
     return Inspection(
         parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model)
+    )
+
+
+def _assumed(parts: Anatomy) -> str:
+    """Below the title, what a count rests on that nobody knows yet."""
+    if not parts.vocabulary_is_limit:
+        return ""
+    return (
+        f"\nif the text has {parts.vocabulary:,} tokens, as many as tokenizer.vocabulary allows. They are its "
+        "characters, mostly fewer:\n--vocabulary 70 counts with 70."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from torch import nn
 
@@ -25,6 +25,8 @@ class Anatomy:
     vocabulary: int
     parameters: int
     matrices: tuple[Matrix, ...]
+    vocabulary_is_limit: bool = field(default=False, kw_only=True)
+    """Whether so many tokens are only the most there may be: a vocabulary of characters is yet to be learned."""
 
     def to_json(self) -> dict[str, object]:
         """The same as plain values."""

@@ -4,7 +4,11 @@ The drawing is taken from a run: one sentence goes through the model's own `star
 called leaves a line. What `start` calls stands on the side of the source, what `step` calls on the side of the
 target. Layers that do the same share a box with `× 6` on it. So a new model can be drawn before anybody describes it;
 only a new kind of part wants a name, in `_describe`. Sums and activations that are not modules of their own are not
-seen, except the sums around the sub-layers of a Transformer. One arrow stands for all that `start` hands to `step`.
+seen, except the sums around the sub-layers of a Transformer and around recurrent layers. One arrow stands for all that
+`start` hands to `step`.
+
+A BERT has neither: it reads a text. An XLNet sends two streams through the same layers, so its sides are these: the
+content on the left, and on the right the query, which asks it.
 """
 
 from __future__ import annotations
@@ -32,11 +36,17 @@ from regard.layers.positions import (
     RotaryPositions,
     SinusoidalPositions,
 )
-from regard.layers.recurrent import RecurrentLayer, StateAttention
+from regard.layers.recurrent import Link, RecurrentLayer, StateAttention
+from regard.models.bert import Bert, BertSettings
 from regard.models.convs2s import MultiStepAttention
 from regard.models.interface import SequenceModel
+from regard.models.transformer_xl import TransformerXLSettings
+from regard.models.xlnet import XLNet
 
-SOURCE_PARTS = ("cross-attention", "attention to source")
+Drawn = SequenceModel[Any] | Bert
+"""What can be drawn."""
+SUMS = ("add", "add, norm")  # where what went around a sub-layer comes back
+SOURCE_PARTS = ("cross-attention", "attention to source", "attention to content")
 # Where the name of an attribute says too much, or too little, beside the others.
 NAMES = {"own source embedding": "embedding", "context": "summary", "start": "start of the decoder"}
 
@@ -70,17 +80,23 @@ class Box:
         return tuple((part.name, part.sizes, part.notes) for part in self.parts)
 
 
-def wiring(model: SequenceModel[Any]) -> tuple[list[Box], list[Box]]:
+def wiring(model: Drawn) -> tuple[list[Box], list[Box]]:
     """The boxes that the source goes through (none in a language model) and those of the target.
 
     The model must be on the meta device.
     """
     tokens = Tokens.whole(torch.zeros(1, 2, dtype=torch.long, device="meta"))
     with torch.no_grad():
+        if isinstance(model, Bert):
+            with _listening(model.eval()) as read:
+                model.features(tokens)
+            return [], [*_boxes(model, read), _output(model)]
         with _listening(model.eval()) as read:
             state = model.start(tokens if model.reads_source else None, rows=1)
         with _listening(model) as written:
             model.step(tokens.ids_BT[:, :1], state)
+    if isinstance(model, XLNet):
+        return _streams(model, written)
     return _boxes(model, read), [*_boxes(model, written), _output(model)]
 
 
@@ -103,7 +119,30 @@ def _listening(model: nn.Module) -> Iterator[list[str]]:
             handle.remove()
 
 
-def _boxes(model: SequenceModel[Any], called: list[str]) -> list[Box]:
+def _streams(model: XLNet, called: list[str]) -> tuple[list[Box], list[Box]]:
+    """The two streams of an XLNet: what is called a second time is called for the query."""
+    first = [name for place, name in enumerate(called) if name not in called[:place] and name != "norm"]
+    again = [name for place, name in enumerate(called) if name in called[:place] or name == "norm"]
+    begins = Box((Part("query", f"1 → {model.width}", notes=("one learned vector for all",)),))
+    asks = [replace(box, parts=tuple(map(_asking, box.parts))) for box in _boxes(model, again)]
+    return _boxes(model, first), [begins, *asks, _output(model)]
+
+
+def _asking(part: Part) -> Part:
+    """A part of the query stream, which has the weights of the content's."""
+    if part.name != "self-attention":
+        return part
+    return replace(part, name="attention to content", notes=(*part.notes, "weights of the content's"))
+
+
+def titles(model: Drawn) -> tuple[str, str]:
+    """What stands above the two sides; where there is one, above that."""
+    if isinstance(model, XLNet):
+        return "content", "query"
+    return "source", "target" if isinstance(model, SequenceModel) and model.reads_source else "tokens"
+
+
+def _boxes(model: Drawn, called: list[str]) -> list[Box]:
     """The parts among the modules that were called, layer by layer."""
     modules = dict(model.named_modules())
     boxes: list[tuple[tuple[str, str], list[Part]]] = []
@@ -121,20 +160,32 @@ def _boxes(model: SequenceModel[Any], called: list[str]) -> list[Box]:
         if isinstance(around, Residual):
             owes_sum = around.pre
             part = part if around.pre else Part("add, norm")
-        boxes[-1][1].append(_in_its_model(part, model.settings))
+        boxes[-1][1].append(_in_its_model(part, layer, model.settings))
     if owes_sum:
         boxes[-1][1].append(Part("add"))
     return _merged([Box(tuple(parts)) for _, parts in boxes])
 
 
-def _in_its_model(part: Part, settings: object) -> Part:
+def _in_its_model(part: Part, layer: tuple[str, str], settings: object) -> Part:
     """The part with what only the whole model knows of it: how far it may look, and who else reads it."""
+    notes = []
+    match part.name, settings:
+        case "self-attention", BertSettings():
+            notes.append("sees both sides")
+        case "self-attention", TransformerXLSettings():
+            notes.append(f"and {settings.memory} tokens before the row")
+        case "embedding", BertSettings():
+            notes.append("one of them hides others")
+        case "transform", BertSettings():
+            notes.append("then GELU")
     window = getattr(settings, "window", None)
     if part.name == "self-attention" and window is not None:
-        return replace(part, notes=(*part.notes, f"window of {window}"))
+        notes.append(f"window of {window}")
     if part.name == "combine" and getattr(settings, "input_feeding", False):
-        return replace(part, notes=("read by the next step, too",))
-    return part
+        notes.append("read by the next step, too")
+    if getattr(settings, "feed_all", False) and layer[0] == "decoder" and part.name not in SUMS:
+        notes.append("reads what attention found, too")
+    return replace(part, notes=(*part.notes, *notes))
 
 
 def _layer_of(path: list[str]) -> tuple[str, str]:
@@ -193,6 +244,8 @@ def _describe(path: list[str], module: nn.Module) -> Part | None:
         case RecurrentLayer():
             way = f", {name}" if path[-1].startswith(("left", "right")) else ""
             return Part(module.cell.upper() + way, f"{module.kernel.input_size} → {module.kernel.hidden_size}")
+        case Link() if module.adds:
+            return Part("add")
         case Convolution():
             kind = "causal convolution" if isinstance(module, CausalConvolution) else "convolution"
             taps = module.taps
@@ -228,7 +281,7 @@ def _sizes(module: nn.Linear | nn.Embedding) -> str:
     return f"{before} → {after}"
 
 
-def _output(model: SequenceModel[Any]) -> Box:
+def _output(model: Drawn) -> Box:
     """The last box. It is tied where one matrix serves as embedding and as output."""
     own = getattr(model, "output", None)
     shared = own is None or any(
@@ -245,14 +298,14 @@ _JUNCTIONS = {"ns": "│", "ew": "─", "nw": "┘", "sw": "┐", "nsw": "┤", 
               "new": "┴", "sew": "┬"}  # fmt: skip
 
 
-def draw(model: SequenceModel[Any]) -> str:
+def draw(model: Drawn) -> str:
     """The wiring as text: the source on the left, the target on the right."""
-    source, target = wiring(model)
-    right, rows = _column("target" if source else "tokens", target)
+    (source, target), (one_side, other_side) = wiring(model), titles(model)
+    right, rows = _column(other_side, target)
     right.append(" " * STEM + "▼")
     if not source:
         return "\n".join(right)
-    left, _ = _column("source", source)
+    left, _ = _column(one_side, source)
     width, leaves = len(left[-1]), len(left)
     # Where nothing attends to the source, it enters the stack as a whole.
     arrives = [row for row, part in rows if part.name in SOURCE_PARTS] or [rows[len(target[0].parts)][0]]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from regard.models.interface import SequenceModel
 from regard.viewing.svg import MARGIN, picture, text, text_width
-from regard.viewing.wiring import SOURCE_PARTS, Box, Part, wiring
+from regard.viewing.wiring import SOURCE_PARTS, SUMS, Box, Drawn, Part, titles, wiring
 
 LINE, PAD, APART, GUTTER = 22, 12, 30, 84  # of a part, inside a box, between boxes, between columns
+ROAD = 12  # the width left of the parts for what goes around them
 _STYLE = """
 .box { fill: #f5f7fc; stroke: #c3cbe0; } .tip { fill: #5f6f96; }
 .wire { fill: none; stroke: #5f6f96; stroke-width: 1.5; }
@@ -18,13 +16,13 @@ _STYLE = """
 """
 
 
-def wiring_svg(model: SequenceModel[Any], title: str) -> str:
+def wiring_svg(model: Drawn, title: str) -> str:
     """The wiring of a model on the meta device: the source on the left, the target on the right."""
-    source, target = wiring(model)
+    (source, target), (one_side, other_side) = wiring(model), titles(model)
     top = MARGIN + 34
-    left = _Column("source", source, MARGIN, top) if source else None
+    left = _Column(one_side, source, MARGIN, top) if source else None
     x = MARGIN if left is None else MARGIN + left.width + GUTTER
-    right = _Column("target" if source else "tokens", target, x, top)
+    right = _Column(other_side, target, x, top)
     height = max(right.bottom, 0 if left is None else left.bottom) + 24 + MARGIN
     parts = [text(MARGIN, MARGIN + 10, title, "title"), *right.parts, _arrow(right.middle, right.bottom)]
     if left is not None:
@@ -41,7 +39,7 @@ class _Column:
         names = max(text_width(part.name) for box in boxes for part in box.parts)
         sizes = max(text_width(part.sizes, 12) for box in boxes for part in box.parts)
         notes = max(text_width(note, 11) for box in boxes for part in box.parts for note in ["", *part.below()])
-        self.x, self.width = x, max(names + sizes + 16, notes + 12) + 2 * PAD + 26
+        self.x, self.width = x, max(names + sizes + 16, notes + 12) + 2 * PAD + ROAD + 26
         self.middle = x + 28
         self.lines: list[tuple[Part, float]] = []
         self.tops: list[float] = []
@@ -55,14 +53,18 @@ class _Column:
 
     def _box(self, box: Box, top: float) -> float:
         self.tops.append(top + PAD + LINE / 2)
-        drawn, y = [], top + PAD
+        drawn, y, left = [], top + PAD, self.x + PAD + ROAD
+        leaves = top + 6  # where the road around the next sub-layer begins
         for part in box.parts:
             self.lines.append((part, y + LINE / 2))
-            drawn.append(text(self.x + PAD, y + 15, part.name))
+            drawn.append(text(left, y + 15, part.name))
+            if part.name in SUMS:
+                drawn.append(_around(self.x + PAD, leaves, y + 11, left - 3))
+                leaves = y + LINE - 1
             drawn.append(text(self.x + self.width - PAD, y + 15, part.sizes, "quiet", "end"))
             y += LINE
             for note in part.below():
-                drawn.append(text(self.x + PAD + 12, y + 9, note, "quiet small"))
+                drawn.append(text(left + 12, y + 9, note, "quiet small"))
                 y += 16
         bottom = y + PAD - 4
         frame = (
@@ -78,6 +80,14 @@ def _arrow(x: float, y: float, length: float = 24) -> str:
     return (
         f'<path class="wire" d="M{x:.1f} {y:.1f}V{y + length - 5:.1f}"/>'
         f'<path class="tip" d="M{x - 4:.1f} {y + length - 7:.1f}H{x + 4:.1f}L{x:.1f} {y + length:.1f}Z"/>'
+    )
+
+
+def _around(x: float, leaves: float, joins: float, end: float) -> str:
+    """The road around a sub-layer, to the sum behind it."""
+    return (
+        f'<path class="wire around" d="M{end:.1f} {leaves:.1f}H{x:.1f}V{joins:.1f}H{end - 4:.1f}"/>'
+        f'<path class="tip" d="M{end - 5:.1f} {joins - 3:.1f}V{joins + 3:.1f}L{end:.1f} {joins:.1f}Z"/>'
     )
 
 

@@ -130,18 +130,18 @@ class Inside {
   drawPositions() {
     if (!this.where?.values?.length) return;
     const half = () => (this.places.clientWidth > 620 ? this.places.clientWidth / 2 - 16 : this.places.clientWidth);
-    const { rows, columns } = this.where;
+    const { rows, columns, first } = this.where;
     const one = (name, kind, values) => {
       const point = (r, c) => {
         matrix.mark(r, c);
-        if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r, other: c })} `, make("b", {}, short(values[r][c])));
+        if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r + first, other: kind === "range" ? c + first : c })} `, make("b", {}, short(values[r][c])));
       };
       const matrix = new Matrix({ label: name, room: half, kind, numbers: true, lowest: 9, point });
       return [matrix, values, make("figure", {}, make("figcaption", {}, name), make("div.scroller", {}, matrix.element))];
     };
     const both = [one(t("inside.values", { rows: t(`inside.${rows}`), columns: t(`inside.${columns}`) }), "signed", this.where.values), one(t("inside.similarity"), "range", this.where.similarity)];
     this.places.replaceChildren(...both.map(([, , figure]) => figure));
-    for (const [matrix, values] of both) matrix.show(values.map((_, i) => String(i)), null, values);
+    for (const [matrix, values] of both) matrix.show(values.map((_, i) => String(i + first)), null, values);
   }
 
   // ---- Neighbours

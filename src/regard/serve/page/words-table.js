@@ -206,7 +206,7 @@ export const inside = {
   matrix: ["Matrix", "Matrix", "矩阵"],
   shape: ["Shape", "Form", "形状"],
   wiring: ["Wiring", "Verdrahtung", "连接"],
-  "wiring.lead": ["From bottom to top: what a word passes on its way.", "Von unten nach oben: was ein Wort auf seinem Weg durchläuft.", "自下而上：一个词一路经过什么。"],
+  "wiring.lead": ["From top to bottom: what a token passes on its way.", "Von oben nach unten: was ein Token auf seinem Weg durchläuft.", "自上而下：一个词元一路经过什么。"],
   positions: ["Positions", "Positionen", "位置"],
   "positions.lead": ["What the model adds to a word's vector to say where it stands, and how alike two places are.", "Was das Modell zum Vektor eines Worts addiert, um zu sagen, wo es steht, und wie ähnlich zwei Stellen einander sind.", "模型加到词向量上、说明它在哪里的数，以及两个位置有多相像。"],
   length: ["Positions", "Positionen", "位置数"],
