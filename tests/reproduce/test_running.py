@@ -52,7 +52,7 @@ def own_random_numbers() -> Iterator[None]:
 @pytest.fixture
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes the longest at toy size."""
-    monkeypatch.setattr(running, "flops_a_token", lambda *_: 1)
+    monkeypatch.setattr(running, "training_flops", lambda *_: 1.0)
 
 
 @pytest.fixture(scope="module")

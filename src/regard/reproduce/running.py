@@ -43,7 +43,7 @@ from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
 from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.training import checkpoint
 from regard.version import VERSION
-from regard.viewing.costs import SENTENCE, count
+from regard.viewing.costs import SENTENCE, spent
 from regard.viewing.training_curves import Event, read_metrics
 
 Say = Callable[[str], None]
@@ -233,7 +233,7 @@ def measure(
         parameters=judge.parameters,
         steps=events[-1]["step"],
         tokens=tokens,
-        flops=tokens / 2 * flops_a_token(recipe, judge.tokenizer.size),
+        flops=training_flops(recipe, judge.tokenizer.size, tokens, events[-1]["step"]),
         seconds=sum(event["took"] for event in steps),
         speed=_speed(steps),
         beside=beside,
@@ -283,11 +283,11 @@ def measure_together(
     )
 
 
-def flops_a_token(recipe: Recipe, vocabulary: int) -> int:
-    """Floating-point operations of training for each target token and the source token beside it."""
+def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> float:
+    """Floating-point operations of training on so many tokens of both sides, as sentences of 25."""
     with torch.device("meta"):
         model = build(recipe.model, vocabulary)
-    return count(model, SENTENCE, SENTENCE * 64, recipe.search.beam)[0].training_token
+    return spent(model, SENTENCE, tokens, steps, recipe.training.optimiser)
 
 
 def _in_turn(starts: Sequence[Event], name: str) -> str:

@@ -38,8 +38,10 @@ from regard.batch import Batch, Tokens
 from regard.layers.experts import FLOPS
 from regard.models.interface import Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy
+from regard.training.optim import OptimiserSettings, step_flops
 
 SENTENCE = 25  # tokens; a common length of subword sentences
+ROWS = 64  # of a batch in which a token's share is counted
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,16 @@ def count_training(model: Learner, length: int, tokens: int, moments: int | None
     weights = sum(weight.nbytes for weight in model.parameters())
     moments = 2 * weights if moments is None else moments
     return Lesson(rows, flops // (rows * length), weights, moments, activations, weights + moments + most)
+
+
+def spent(model: Learner, length: int, tokens: int, steps: int, optimiser: OptimiserSettings) -> float:
+    """FLOPs of a run that read so many tokens, of both sides where there are two, in rows of `length`, in `steps`.
+
+    The model is on the meta device.
+    """
+    sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
+    lesson = count_training(model, length, length * ROWS)
+    return tokens / sides * lesson.flops_token + steps * float(step_flops(model, optimiser))
 
 
 def tensors_of(state: object) -> Iterator[Tensor]:
