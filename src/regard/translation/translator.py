@@ -219,12 +219,16 @@ class Translator:
     def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
         """What is to be searched, in the order of the texts; empty texts have nothing."""
         longest, language = self._room(search, options.longest or LONGEST), options.language
+
+        def measure(some: Sequence[str]) -> list[int]:
+            return list(map(len, self.encode([part.strip() for part in some], language)))
+
         units: list[Unit] = []
         for place, (text, ids) in enumerate(zip(texts, self.encode(texts, language), strict=True)):
             if len(ids) <= longest:
                 found = [(text, ids)] if _says_something(text) else []
             else:
-                parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
+                parts = pieces(text, measure, longest)
                 parts = [part for part in parts if _says_something(part)]
                 if search.too_long == "begin" and parts:
                     units.append(Unit(place, *self._beginning(parts, longest, language), 0, 1, begins=len(parts) > 1))
