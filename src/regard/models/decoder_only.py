@@ -22,6 +22,7 @@ from torch import Tensor
 from regard.batch import IGNORED, PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import KeyValue
 from regard.layers.branches import Branches, sentences_of
+from regard.layers.growing import GrowingKeyValue
 from regard.layers.positions import check_length
 from regard.models.gpt import CausalTransformer, GPTSettings
 from regard.models.interface import Criterion
@@ -77,7 +78,8 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
         """Read the source: its keys and values are the beginning of every layer's."""
         source = self.needed(source, rows)
         _, layers = self._read_whole(source)
-        return DecoderOnlyState(layers, Branches.of(source.places))
+        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in layers)
+        return DecoderOnlyState(growing, Branches.of(source.places))
 
     def step(self, tokens_BT: Tensor, state: DecoderOnlyState) -> tuple[Tensor, DecoderOnlyState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
