@@ -13,7 +13,7 @@ import pytest
 from regard import windows
 from regard.api import Model, Translation
 from regard.cli import common, translating
-from regard.translation import translator
+from regard.translation import result, translator
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 KEYS = {"text", "score", "tokens", "source_tokens", "alternatives", "alignment", "flags"}
@@ -204,7 +204,7 @@ def test_what_looks_odd_is_flagged(words_model: Path) -> None:
     unknown, _, split = [json.loads(line) for line in ran.out.split("\n")[:-1]]
     assert "unknown" in unknown["flags"]
     assert "split" in split["flags"]
-    assert {flag for each in (unknown, split) for flag in each["flags"]} <= set(translator.FLAGS)
+    assert {flag for each in (unknown, split) for flag in each["flags"]} <= set(result.FLAGS)
 
 
 def test_a_long_line_is_split_not_cut(words_model: Path) -> None:

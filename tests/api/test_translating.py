@@ -13,7 +13,7 @@ import torch
 from regard.api import Model, load
 from regard.decoding.search import SearchSettings
 from regard.errors import DataError, UsageError
-from regard.translation import translator
+from regard.translation import units
 from tests.tiny import ENGLISH, GERMAN
 
 
@@ -33,7 +33,7 @@ def test_a_text_is_translated_the_same_in_any_company(model: Model, monkeypatch:
     texts = ["one", "two " * 9, "six", "unknown ж", "x" * 40, "eleven twelve"]
     together = model.translations(texts)
     alone = [model.translations([text])[0] for text in texts]
-    monkeypatch.setattr(translator, "SLOTS_PER_BATCH", 1)
+    monkeypatch.setattr(units, "SLOTS_PER_BATCH", 1)
     small = model.translations(texts)
     for one, other in zip(together + small, alone + alone, strict=True):
         assert [found.text for found in one] == [found.text for found in other]

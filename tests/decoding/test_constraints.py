@@ -37,8 +37,7 @@ def keeps(text: Text, asked: Constraints, settings: SearchSettings) -> bool:
     return (
         text[:known] == asked.prefix
         and not any(text[:stop][-len(phrase) :] == phrase for stop in ends for phrase in asked.banned)
-        and all(holds(text, phrase) for phrase in asked.required)
-        and all(any(holds(text, phrase) for phrase in group) for group in asked.one_of)
+        and all(any(holds(text, phrase) for phrase in group) for group in asked.required)
         and (not settings.no_repeat or not any(_ends_again(text[:stop], settings.no_repeat) for stop in ends))
         and len(text) >= settings.min_length
     )
@@ -80,21 +79,18 @@ phrases = st.lists(phrase, min_size=1, max_size=3).map(tuple)
 
 @given(
     st.lists(phrase, max_size=2).map(tuple),
-    st.lists(phrase, max_size=2).map(tuple),
+    st.lists(phrases, max_size=3).map(tuple),
     st.lists(st.sampled_from([A, B, C]), max_size=2).map(tuple),
-    st.lists(phrases, max_size=2).map(tuple),
     search_settings,
 )
 def test_a_wide_beam_finds_the_best_text_that_keeps_to_the_rules(
     banned: tuple[Text, ...],
-    required: tuple[Text, ...],
+    required: tuple[tuple[Text, ...], ...],
     prefix: Text,
-    one_of: tuple[tuple[Text, ...], ...],
     settings: SearchSettings,
 ) -> None:
-    asked = Constraints(prefix, banned, required, one_of)
-    groups = {(need,) for need in required} | set(one_of)
-    left = [[need for need in group if not any(holds(need, taboo) for taboo in banned)] for group in groups]
+    asked = Constraints(prefix, banned, required)
+    left = [[need for need in group if not any(holds(need, taboo) for taboo in banned)] for group in required]
     contradicts = not all(left)
     too_long = not contradicts and asked.needed > LIMIT
     wanted = best(asked, settings)
@@ -121,19 +117,11 @@ def test_each_sentence_has_its_own_constraints(of_rows: list[tuple[Text, ...]], 
     ]
 
 
-@given(st.lists(st.lists(phrase, min_size=1, max_size=2).map(tuple), min_size=1, max_size=3), st.integers(1, 9))
-def test_required_phrases_are_there_however_narrow_the_beam(of_rows: list[tuple[Text, ...]], beam: int) -> None:
-    asked = [Constraints(required=required) for required in of_rows]
-    answers = beam_search(MODEL, None, SPECIALS, SearchSettings(beam=beam, extra_length=8), asked)
-    for each, (answer, *_) in zip(asked, answers, strict=True):
-        assert all(holds(answer.tokens, needed) for needed in each.required)
-
-
 @given(st.lists(st.lists(phrases, max_size=3).map(tuple), min_size=1, max_size=3), st.integers(1, 9))
-def test_one_phrase_of_each_group_is_there_however_narrow_the_beam(
+def test_required_phrases_are_there_however_narrow_the_beam(
     of_rows: list[tuple[tuple[Text, ...], ...]], beam: int
 ) -> None:
-    asked = [Constraints(one_of=groups) for groups in of_rows]
+    asked = [Constraints(required=groups) for groups in of_rows]
     answers = beam_search(MODEL, None, SPECIALS, SearchSettings(beam=beam, extra_length=9), asked)
     for groups, (answer, *_) in zip(of_rows, answers, strict=True):
         assert all(any(holds(answer.tokens, needed) for needed in group) for group in groups)
@@ -142,7 +130,7 @@ def test_one_phrase_of_each_group_is_there_however_narrow_the_beam(
 def test_of_several_phrases_the_likelier_is_written() -> None:
     """Here A is followed by B for sure, and A at the end costs much."""
     chain = Chain({1: {A: 0.9, C: 0.1}, A: {B: 0.9, END: 0.1}, B: {END: 1.0}, C: {A: 1.0}})
-    asked = [Constraints(one_of=(((C, A), (A, B)),))]
+    asked = [Constraints(required=(((C, A), (A, B)),))]
     [[answer]] = beam_search(chain, sources(1), SPECIALS, SearchSettings(penalty="none", extra_length=4), asked)
     assert answer.tokens == (A, B)
 
@@ -150,7 +138,7 @@ def test_of_several_phrases_the_likelier_is_written() -> None:
 def test_a_required_word_costs_no_more_than_it_must() -> None:
     """Where the word fits best is where search puts it, given some beams."""
     chain = Chain({1: {A: 0.9, B: 0.1}, A: {B: 0.5, END: 0.5}, B: {END: 0.9, A: 0.1}})
-    asked = [Constraints(required=((B,),))]
+    asked = [Constraints(required=(((B,),),))]
     settings = SearchSettings(beam=4, penalty="none", extra_length=3)
     [[answer]] = beam_search(chain, sources(1), SPECIALS, settings, asked)
     assert answer.tokens == (A, B)
@@ -158,7 +146,7 @@ def test_a_required_word_costs_no_more_than_it_must() -> None:
 
 def test_an_empty_constraint_changes_nothing() -> None:
     settings = SearchSettings(beam=3, nbest=3, extra_length=4)
-    mixed = [Constraints(), Constraints(required=((C, B),)), Constraints(banned=((A,),)), Constraints((B, B))]
+    mixed = [Constraints(), Constraints(required=(((C, B),),)), Constraints(banned=((A,),)), Constraints((B, B))]
     [plain] = beam_search(MODEL, None, SPECIALS, settings, [Constraints()])
     assert [each.tokens for each in beam_search(MODEL, None, SPECIALS, settings, mixed)[0]] == [
         each.tokens for each in plain
@@ -197,13 +185,13 @@ def test_a_text_never_outgrows_the_model() -> None:
         (Constraints(prefix=(END,)), "sentence 1: a token must be a word, from 0 to 5"),
         (Constraints(banned=((6,),)), "but 6 is not"),
         (Constraints(banned=((),)), "at least one token"),
-        (Constraints(required=((A, B, C),), banned=((B, C),)), r"\[3, 4, 5\] holds \[4, 5\]"),
-        (Constraints(one_of=(((A, B), (B,)),), banned=((B,),)), r"\[3, 4\] holds \[4\]"),
-        (Constraints(one_of=(((A,), ()),)), "at least one token"),
-        (Constraints(one_of=((),)), "at least one token"),
-        (Constraints((A,) * 3, one_of=(((A, B), (B, C, A)),)), "must fit into 4 tokens, but have 5"),
-        (Constraints((A,), required=((B, C), (A, B))), "must fit into 4 tokens, but have 5"),
-        (Constraints((A, A, A), required=((A, A, A), (B,))), "must fit into"),
+        (Constraints(required=(((A, B, C),),), banned=((B, C),)), r"\[3, 4, 5\] holds \[4, 5\]"),
+        (Constraints(required=(((A, B), (B,)),), banned=((B,),)), r"\[3, 4\] holds \[4\]"),
+        (Constraints(required=(((A,), ()),)), "at least one token"),
+        (Constraints(required=((),)), "at least one token"),
+        (Constraints((A,) * 3, required=(((A, B), (B, C, A)),)), "must fit into 4 tokens, but have 5"),
+        (Constraints((A,), required=(((B, C),), ((A, B),))), "must fit into 4 tokens, but have 5"),
+        (Constraints((A, A, A), required=(((A, A, A),), ((B,),))), "must fit into"),
     ],
 )  # fmt: skip
 def test_what_nobody_can_keep_to_is_named(asked: Constraints, message: str) -> None:
@@ -224,4 +212,4 @@ def test_rows_must_be_told_and_agree() -> None:
     with pytest.raises(UsageError, match=r"one entry a source row \(2\), but has 1"):
         beam_search(Chain({}), sources(1, 2), SPECIALS, SearchSettings(), [Constraints()])
     with pytest.raises(UsageError, match="need `groups` = 1, but it is 2"):
-        beam_search(MODEL, None, SPECIALS, SearchSettings(groups=2), [Constraints(required=((A,),))])
+        beam_search(MODEL, None, SPECIALS, SearchSettings(groups=2), [Constraints(required=(((A,),),))])

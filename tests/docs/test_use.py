@@ -14,7 +14,7 @@ import pytest
 
 from regard.api import Generation, Translation
 from regard.layers import quantised
-from regard.translation.translator import FLAGS, to_json
+from regard.translation.result import FLAGS, to_json
 from tests.tiny import language_model, regard
 
 from .pages import DOCS, blocks, run, table_rows

@@ -127,7 +127,7 @@ def test_scores_of_given_texts_are_ours(pair: Pair) -> None:
     [
         (SearchSettings(coverage=0.2), None, "`coverage`"),
         (SearchSettings(groups=2), None, "`groups`"),
-        (SearchSettings(), [Constraints(required=((5,),))], "required words"),
+        (SearchSettings(), [Constraints(required=(((5,),),))], "required words"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(

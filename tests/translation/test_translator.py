@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -52,6 +53,15 @@ def test_pieces_are_translated_one_by_one_and_joined() -> None:
     assert "split" in whole.flags
     assert "split" not in same.flags
     assert same.text == first.text
+
+
+def test_a_piece_has_as_many_words_as_fit() -> None:
+    model, longest = translator(), 12
+    units = model.units(["one two three four five six seven " * 9], SEARCH, Options(longest=longest))
+    assert max(len(unit.ids) for unit in units) <= longest + 1
+    for unit, following in pairwise(units):
+        (more,) = model.encode([unit.text + following.text.split()[0]])
+        assert len(more) > longest + 1
 
 
 def test_of_a_text_that_is_too_long_the_beginning_alone_may_be_read() -> None:

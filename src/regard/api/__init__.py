@@ -9,7 +9,8 @@ from regard.api.model import Model
 from regard.api.seeing import Picture
 from regard.generation import Generation
 from regard.labelling import Choice, TaggedText
-from regard.translation.translator import Options, Translation
+from regard.translation.result import Translation
+from regard.translation.translator import Options
 from regard.translation.wishes import Wishes
 
 __all__ = [

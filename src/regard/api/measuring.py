@@ -17,7 +17,8 @@ from regard.evaluation.report import Report, TestSet, evaluate, evaluate_text
 from regard.evaluation.running import text_likelihood
 from regard.exploring import composing
 from regard.music.chorale import VOICES
-from regard.translation.translator import batches, one_line
+from regard.translation.result import one_line
+from regard.translation.units import batches
 
 
 class Measuring(Translating):

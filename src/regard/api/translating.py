@@ -16,7 +16,8 @@ from regard.evaluation.alignment import Link, choose, word_attention
 from regard.exploring import inside
 from regard.files import destination, write_file
 from regard.translation.alignment import aligning_attention
-from regard.translation.translator import Options, Progress, Translation
+from regard.translation.result import Translation
+from regard.translation.translator import Options, Progress
 
 
 class Translating(Base):

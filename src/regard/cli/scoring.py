@@ -98,7 +98,7 @@ def evaluate(
     from regard.evaluation.report import TestSet
     from regard.evaluation.report import evaluate as report
     from regard.files import destination, write_file
-    from regard.translation.translator import one_line
+    from regard.translation.result import one_line
 
     if out is not None:
         destination(out)  # a mistake is found now, not after an hour of translating

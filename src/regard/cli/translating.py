@@ -282,13 +282,13 @@ def _fingerprint(folders: Sequence[Path], *settings: object) -> str:
 
 def _as_lines(translations: Sequence[Translation], count: int) -> str:
     """Exactly `count` lines, so that readers can count on it: an empty text has no second translation."""
-    from regard.translation.translator import one_line
+    from regard.translation.result import one_line
 
     texts = [one_line(translation.text) for translation in translations]
     return "\n".join(texts + [""] * (count - len(texts)))
 
 
 def _as_json(translations: Sequence[Translation]) -> str:
-    from regard.translation.translator import to_json
+    from regard.translation.result import to_json
 
     return json.dumps(to_json(translations), ensure_ascii=False)

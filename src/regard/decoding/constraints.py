@@ -28,23 +28,21 @@ class Constraints:
     """What one sentence's text has to keep to, in tokens; by default nothing.
 
     The text begins with `prefix`, whatever the other rules say. After it, no phrase of `banned` is completed. When it
-    ends, it contains every phrase of `required`, and of each group of `one_of` one phrase at least: a word that is cut
-    in several ways is one group.
+    ends, it contains one phrase at least of each group of `required`: the ways in which a word is cut, or just one.
     """
 
     prefix: tuple[int, ...] = ()
     banned: Phrases = ()
-    required: Phrases = ()
-    one_of: tuple[Phrases, ...] = ()
+    required: tuple[Phrases, ...] = ()
 
     @property
     def wanted(self) -> tuple[Phrases, ...]:
-        """Groups of phrases, of each of which the text must hold one; none that holds a banned one, and no group twice.
+        """The groups of `required` without the phrases that hold a banned one, and no group twice.
 
         A group is empty if each of its phrases holds a banned one.
         """
-        groups = (*((phrase,) for phrase in self.required), *self.one_of)
-        return tuple(dict.fromkeys(tuple(phrase for phrase in group if not self._bans(phrase)) for group in groups))
+        allowed = (tuple(phrase for phrase in group if not self._bans(phrase)) for group in self.required)
+        return tuple(dict.fromkeys(allowed))
 
     @property
     def needed(self) -> int:
@@ -62,7 +60,7 @@ class Constraints:
         `context` is the most that the model can read.
         """
         place = f"constraints of sentence {row}"
-        phrases = (*self.banned, *self.required, *(phrase for group in self.one_of for phrase in group))
+        phrases = (*self.banned, *(phrase for group in self.required for phrase in group))
         for phrase in (self.prefix, *phrases):
             for token in phrase:
                 if not 0 <= token < vocabulary or token in (specials.padding, specials.start, specials.end):
@@ -70,9 +68,9 @@ class Constraints:
                         f"{place}: a token must be a word, from 0 to {vocabulary - 1} and not the padding, start or "
                         f"end, but {token} is not; encode the text without special tokens"
                     )
-        if not all((*phrases, *self.one_of)):
+        if not all((*phrases, *self.required)):
             raise UsageError(f"{place}: a phrase must have at least one token, but one has none; leave it out")
-        for group in (*((phrase,) for phrase in self.required), *self.one_of):
+        for group in self.required:
             if all(self._bans(phrase) for phrase in group):
                 raise UsageError(
                     f"{place}: a required phrase must not hold a banned one, but {list(group[0])} holds "

@@ -35,13 +35,21 @@ class KeyValue:
     values_BHKE: Tensor
 
     def extend(self, new: KeyValue) -> KeyValue:
-        """What was kept, followed by `new`."""
-        keys = torch.cat([self.keys_BHKE, new.keys_BHKE], dim=2)
-        return KeyValue(keys, torch.cat([self.values_BHKE, new.values_BHKE], dim=2))
+        """What was kept, followed by `new`; if that has more rows, neighbours share a row of this, side by side."""
+        rows = self.keys_BHKE.shape[0]
+        keys = torch.cat([self.keys_BHKE, side_by_side(new.keys_BHKE, rows)], dim=2)
+        return KeyValue(keys, torch.cat([self.values_BHKE, side_by_side(new.values_BHKE, rows)], dim=2))
 
     def select(self, rows: Tensor) -> KeyValue:
         """The given rows, in the given order; a row may be named twice."""
         return KeyValue(self.keys_BHKE.index_select(0, rows), self.values_BHKE.index_select(0, rows))
+
+
+def side_by_side(x_RHTE: Tensor, rows: int) -> Tensor:
+    """[B·N, H, T, E] → [B, H, N·T, E], for B = `rows`: what neighbouring rows have, the beams of a sentence, in one."""
+    if x_RHTE.shape[0] == rows:
+        return x_RHTE
+    return x_RHTE.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
 
 
 class Attention(nn.Module):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Places
-from regard.layers.attention import KeyValue
+from regard.layers.attention import KeyValue, side_by_side
 from regard.layers.mask import Mask, Visible
 
 
@@ -109,9 +109,9 @@ class FixedKeyValue(KeyValue):
 
     def extend(self, new: KeyValue) -> FixedKeyValue:
         """Write the keys and values of one new token a row, in place."""
-        slots_N = self.slots.next_N
-        self.keys_BHKE.index_copy_(2, slots_N, _beams_together(new.keys_BHKE, self.slots.beams))
-        self.values_BHKE.index_copy_(2, slots_N, _beams_together(new.values_BHKE, self.slots.beams))
+        slots_N, rows = self.slots.next_N, self.keys_BHKE.shape[0]
+        self.keys_BHKE.index_copy_(2, slots_N, side_by_side(new.keys_BHKE, rows))
+        self.values_BHKE.index_copy_(2, slots_N, side_by_side(new.values_BHKE, rows))
         return self
 
     def first(self, slots: Slots) -> FixedKeyValue:
@@ -126,11 +126,6 @@ class FixedKeyValue(KeyValue):
         slots = slice(0, size) if fixed else slice(0, size * beams, beams)
         self.keys_BHKE[:, :, slots] = past.keys_BHKE[:, :, :size].index_select(0, rows_B)
         self.values_BHKE[:, :, slots] = past.values_BHKE[:, :, :size].index_select(0, rows_B)
-
-
-def _beams_together(new_RH1E: Tensor, beams: int) -> Tensor:
-    """[B·N, H, 1, E] → [B, H, N, E]."""
-    return new_RH1E.unflatten(0, (-1, beams)).squeeze(3).transpose(1, 2)
 
 
 def step_places(seen: Places | Slots, tokens_BT: Tensor) -> Places:

@@ -20,7 +20,11 @@ import torch
 from torch import Tensor
 
 from regard.batch import IGNORED, PADDING_SEGMENT, Batch, Places, Tokens
-from regard.models.gpt import CausalTransformer, GPTSettings, GPTState
+from regard.layers.attention import KeyValue
+from regard.layers.branches import Branches, sentences_of
+from regard.layers.growing import GrowingKeyValue
+from regard.layers.positions import check_length
+from regard.models.gpt import CausalTransformer, GPTSettings
 from regard.models.interface import Criterion
 
 
@@ -38,7 +42,24 @@ class DecoderOnlySettings(GPTSettings):
             raise ValueError(f"`source_loss` must be at least 0 and finite, but is {self.source_loss}")
 
 
-class DecoderOnly(CausalTransformer):
+@dataclass(frozen=True)
+class DecoderOnlyState:
+    """The keys and values of every layer, of source and text, a row for each sentence; and what of them is whose.
+
+    Rows that began as one sentence, the beams of a search, share its keys and values.
+    """
+
+    layers: tuple[KeyValue, ...]
+    seen: Branches
+
+    def select(self, rows: Tensor) -> DecoderOnlyState:
+        """The given rows, in the given order."""
+        kept = sentences_of(rows, self.seen.read_RK.shape[0], self.seen.positions_BK.shape[0])
+        layers = self.layers if kept is None else tuple(layer.select(kept) for layer in self.layers)
+        return DecoderOnlyState(layers, self.seen.select(rows, kept))
+
+
+class DecoderOnly(CausalTransformer[DecoderOnlyState]):
     """A decoder that has read the source as the beginning of its own text."""
 
     joins_source: ClassVar[bool] = True
@@ -53,31 +74,28 @@ class DecoderOnly(CausalTransformer):
         joined_BUD, source = self._joined(batch)
         return joined_BUD[:, source.ids_BT.shape[1] :]
 
-    def start(self, source: Tokens | None, rows: int) -> GPTState:
+    def start(self, source: Tokens | None, rows: int) -> DecoderOnlyState:
         """Read the source: its keys and values are the beginning of every layer's."""
-        _, state = self._decode(self.needed(source, rows), None)
-        return state
+        source = self.needed(source, rows)
+        _, layers = self._read_whole(source)
+        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in layers)
+        return DecoderOnlyState(growing, Branches.of(source.places))
 
-    def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
+    def step(self, tokens_BT: Tensor, state: DecoderOnlyState) -> tuple[Tensor, DecoderOnlyState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
         self.check_step(tokens_BT)
-        assert isinstance(state.seen, Places), "a source of any length goes before: its memory does not stay in place"
-        new = Places.whole(tokens_BT)
-        if state.seen.segments_BT is None:
-            new = Places.whole(tokens_BT, first=state.seen.positions_BT.shape[1])
-        else:
-            # One pair a row: as many tokens as are no padding were read.
-            read_B = (state.seen.segments_BT != PADDING_SEGMENT).sum(dim=1)
-            new = Places(new.positions_BT + read_B[:, None], torch.ones_like(tokens_BT))
-        features_BTD, state = self._decode(Tokens(tokens_BT, new), state)
-        return self.logits(features_BTD[:, -1]), state
+        new = state.seen.following(tokens_BT)
+        seen = state.seen.extend(new)
+        check_length(seen.positions_BK.shape[1], self.settings.limit, new)
+        features_BTD, layers = self._read(Tokens(tokens_BT, new), seen.visible(self.looks_back, new), state.layers)
+        return self.logits(features_BTD[:, -1]), DecoderOnlyState(layers, seen)
 
     def _joined(self, batch: Batch) -> tuple[Tensor, Tokens]:
         """What the last layer computed at every position of both sides, [B, S + T, D], and the source."""
         source = self.needed(batch.source, batch.target.ids_BT.shape[0])
         ids_BU = torch.cat([source.ids_BT, batch.target.ids_BT], dim=1)
         target = following(source.places, batch.target.places)
-        features_BUD, _ = self._decode(Tokens(ids_BU, source.places.extend(target)), None)
+        features_BUD, _ = self._read_whole(Tokens(ids_BU, source.places.extend(target)))
         return features_BUD, source
 
 

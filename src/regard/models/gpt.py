@@ -9,6 +9,7 @@ post-norm, ReLU and sinusoids it is the Transformer-Decoder (Liu et al. 2018).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,9 +21,9 @@ from regard.layers.attention import KeyValue
 from regard.layers.block import EncoderLayer, Norm
 from regard.layers.feedforward import Activation
 from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, written_slots
-from regard.layers.mask import Mask
+from regard.layers.mask import Mask, Visible
 from regard.layers.positions import LearnedPositions, PositionKind
-from regard.models.interface import SequenceModel
+from regard.models.interface import SequenceModel, StateT
 from regard.models.transformer import StackSettings, initialise, look_back
 
 SPREAD = 0.02  # GPT-2's standard deviation of initial weights
@@ -79,7 +80,7 @@ class GPTState:
         return written_slots(self.seen)
 
 
-class CausalTransformer(SequenceModel[GPTState]):
+class CausalTransformer(SequenceModel[StateT]):
     """Layers of attention in which every token sees those before it: what all decoder-only models share."""
 
     exact_on_gpu: ClassVar[bool] = True
@@ -105,18 +106,25 @@ class CausalTransformer(SequenceModel[GPTState]):
         """The output matrix, [V, D]; it has no bias."""
         return (self.embedding.weight_VD if self.output is None else self.output.weight), None
 
-    def _decode(self, tokens: Tokens, state: GPTState | None) -> tuple[Tensor, GPTState]:
-        """The one path: `tokens` may be a whole text, a prompt, or one token a row."""
-        past = state.layers if state is not None and state.layers else (None,) * len(self.layers)
-        before = None if state is None else state.seen
-        seen, visible = look_back(self.looks_back, tokens.places, before, self.settings.limit)
+    def _read_whole(self, tokens: Tokens) -> tuple[Tensor, tuple[KeyValue, ...]]:
+        """Read texts from their beginning on, as `_read` does."""
+        _, visible = look_back(self.looks_back, tokens.places, None, self.settings.limit)
+        return self._read(tokens, visible)
+
+    def _read(
+        self, tokens: Tokens, visible: Visible, past: Sequence[KeyValue] = ()
+    ) -> tuple[Tensor, tuple[KeyValue, ...]]:
+        """The one path: `tokens` may be a whole text, a prompt, or one token a row; `past` is what each layer kept.
+
+        Gives what the last layer computed, [B, T, D], and what each layer keeps now.
+        """
         x_BTD = self.embedding(tokens)
         visible = visible.in_numbers(x_BTD.dtype) if tokens.ids_BT.shape[1] == 1 else visible
         kept = []
-        for layer, kept_so_far in zip(self.layers, past, strict=True):
+        for layer, kept_so_far in zip(self.layers, past or (None,) * len(self.layers), strict=True):
             x_BTD, kv = layer(x_BTD, visible, kept_so_far)
             kept.append(kv)
-        return self.norm(x_BTD), GPTState(tuple(kept), seen)
+        return self.norm(x_BTD), tuple(kept)
 
     def _initialise(self) -> None:
         """Post-norm as the Transformer; pre-norm as GPT-2: N(0, 0.02), residual outputs / √(2·layers)."""
@@ -135,7 +143,7 @@ class CausalTransformer(SequenceModel[GPTState]):
             nn.init.normal_(self.embedding.positions.table.weight, std=SPREAD)
 
 
-class GPT(CausalTransformer):
+class GPT(CausalTransformer[GPTState]):
     """A language model: the next token from those before it."""
 
     reads_source: ClassVar[bool] = False
@@ -143,8 +151,7 @@ class GPT(CausalTransformer):
     def features(self, batch: Batch) -> Tensor:
         """What the last layer computed at every position, [B, T, D]."""
         self.refuse(batch.source)
-        features_BTD, _ = self._decode(batch.target, None)
-        return features_BTD
+        return self._read_whole(batch.target)[0]
 
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
@@ -165,3 +172,8 @@ class GPT(CausalTransformer):
         attentions = [layer.attention for layer in self.layers if isinstance(layer, EncoderLayer)]
         layers = (FixedKeyValue.empty(slots, each.heads, each.d_k, each.d_v, like) for each in attentions)
         return GPTState(tuple(layers), slots)
+
+    def _decode(self, tokens: Tokens, state: GPTState) -> tuple[Tensor, GPTState]:
+        seen, visible = look_back(self.looks_back, tokens.places, state.seen, self.settings.limit)
+        features_BTD, layers = self._read(tokens, visible, state.layers)
+        return features_BTD, GPTState(layers, seen)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.batch import PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer, LayerSizes, Norm
+from regard.layers.branches import sentences_of
 from regard.layers.embedding import Embedding
 from regard.layers.experts import check_experts
 from regard.layers.feedforward import Activation
@@ -173,12 +174,9 @@ class TransformerState:
         """The given rows, in the given order."""
         if isinstance(self.seen, Slots):
             raise TypeError("TransformerState.select: a state of fixed memory is loaded into another, not selected")
-        sentences = self.source.positions_BT.shape[0]
-        sharing = self.seen.positions_BT.shape[0] // max(sentences, 1)
-        kept = _sentences_of(rows, sharing)
-        unchanged = len(kept) == sentences and torch.equal(kept, torch.arange(sentences, device=kept.device))
-        layers = tuple(layer.select(rows, None if unchanged else kept) for layer in self.layers)
-        source = self.source if unchanged else self.source.select(kept)
+        kept = sentences_of(rows, self.seen.positions_BT.shape[0], self.source.positions_BT.shape[0])
+        layers = tuple(layer.select(rows, kept) for layer in self.layers)
+        source = self.source if kept is None else self.source.select(kept)
         return TransformerState(layers, source, self.seen.select(rows))
 
     def first(self, length: int) -> TransformerState:
@@ -203,13 +201,6 @@ class TransformerState:
     def slots(self) -> Slots:
         """Where fixed memory is written."""
         return written_slots(self.seen)
-
-
-def _sentences_of(rows: Tensor, sharing: int) -> Tensor:
-    """The sentences that `rows` come from, `sharing` rows each: once for each run of equally many, else once a row."""
-    sentences = rows // sharing
-    kept, counts = torch.unique_consecutive(sentences, return_counts=True)
-    return kept if len(kept) and bool((counts == counts[0]).all()) else sentences
 
 
 class Transformer(SequenceModel[TransformerState]):

@@ -21,7 +21,8 @@ from regard.layers.positions import TooLongError
 from regard.machine import choose_device
 from regard.models.precision import convert
 from regard.reproduce.outcome import Stretch
-from regard.translation.translator import Translator, one_line
+from regard.translation.result import one_line
+from regard.translation.translator import Translator
 
 Figures = Callable[[Lines, Scoring], list[Tally]]
 FEWEST = 20  # lines: the BLEU of fewer jumps about too much to be drawn

@@ -27,7 +27,7 @@ from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.problems import BusyError
 from regard.text.streaming import TextStream
-from regard.translation.translator import SLOTS_PER_BATCH
+from regard.translation.units import SLOTS_PER_BATCH
 
 WAIT = 0.15  # of the time a batch takes, to wait for others before the next
 LONGEST_WAIT = 0.025  # seconds

@@ -84,40 +84,34 @@ def _ends_a_sentence(text: str, match: re.Match[str]) -> bool:
 def _cut(sentence: str, measure: Measure, longest: int) -> Iterator[str]:
     """A sentence that is too long, in pieces: as few as the limit allows, cut where it hurts least."""
     for places in (CLAUSE, GAP):
-        parts = _at(sentence, [match.end() for match in places.finditer(sentence)])
+        parts: Sequence[str] = _at(sentence, [match.end() for match in places.finditer(sentence)])
         if len(parts) > 1:
-            for piece, length in _packed(parts, measure, longest):
-                yield from [piece] if length <= longest else _cut(piece, measure, longest)
-            return
-    while sentence:
-        first = _longest_beginning(sentence, measure, min(longest, UNBROKEN))
-        yield sentence[:first]
-        sentence = sentence[first:]
-
-
-def _packed(parts: Sequence[str], measure: Measure, longest: int) -> Iterator[tuple[str, int]]:
-    """Neighbours joined as long as their lengths add up to no more than `longest`; with each piece its length."""
-    piece, size = "", 0
-    for part, length in zip(parts, measure(parts), strict=True):
-        if piece and size + length > longest:
-            yield piece, size
-            piece, size = "", 0
-        piece, size = piece + part, size + length
-    yield piece, size
-
-
-def _longest_beginning(word: str, measure: Measure, longest: int) -> int:
-    """How many characters from the front fit, at least one."""
-    fits, too_many = 1, 2
-    while too_many <= len(word) and measure([word[:too_many]])[0] <= longest:
-        fits, too_many = too_many, 2 * too_many
-    too_many = min(too_many, len(word) + 1)
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if measure([word[:middle]])[0] <= longest:
-            fits = middle
+            break
+    else:
+        parts, longest = sentence, min(longest, UNBROKEN)
+    first = 0
+    while first < len(parts):
+        count = _fitting(parts, first, measure, longest)
+        if count == 0 and len(parts[first]) > 1:
+            yield from _cut(parts[first], measure, longest)
         else:
-            too_many = middle
+            yield "".join(parts[first : first + max(count, 1)])
+        first += max(count, 1)
+
+
+def _fitting(parts: Sequence[str], first: int, measure: Measure, longest: int) -> int:
+    """How many of the parts from `first` on fit, measured as one: each by itself would be longer than its share.
+
+    Twice as many each time until they are too many, then halfway between, so that however long a text is, each of its
+    parts is read some ten times.
+    """
+    fits, size, too_many = 0, 1, len(parts) - first + 1
+    while too_many - fits > 1:
+        if measure(["".join(parts[first : first + size])])[0] <= longest:
+            fits = size
+        else:
+            too_many = size
+        size = min(2 * size, (fits + too_many) // 2)
     return fits
 
 

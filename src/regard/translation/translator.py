@@ -6,7 +6,6 @@ translated piece by piece and joined. Each text's answer is the same in any comp
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -22,48 +21,19 @@ from regard.decoding.fast import search as find
 from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
 from regard.models.interface import SequenceModel
-from regard.text.sentences import join, pieces
 from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
+from regard.translation.result import Translation, joined
 from regard.translation.risk import least_risk
+from regard.translation.units import Unit, batches, cut
 from regard.translation.unknown import Copying
 from regard.translation.wishes import Wishes
 
-SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
-
-FLAGS = ("cut", "loop", "copy", "empty", "split", "begin", "unknown")
 
 Progress = Callable[[int, int], None]
 """Called with the texts and the target tokens that are done since the last call."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of a text.
-
-    `flags` say what looks odd:
-
-        cut       it reached the length limit, so its end may be missing
-        loop      it says something four times in a row or more, and the source does not
-        copy      it is the source, or nearly so
-        empty     nothing was written, though the source has text
-        split     the source was too long: its pieces were translated one by one
-        begin     the source was too long: only its beginning was read
-        unknown   the vocabulary lacks something of the source, or <unk> was written
-    """
-
-    text: str
-    score: float
-    """The log-probability divided by the length penalty; compare it within one text only."""
-    log_probability: float
-    cut: bool
-    tokens: tuple[str, ...] = ()
-    source_tokens: tuple[str, ...] = ()
-    alignment: tuple[TokenLink, ...] = ()
-    """(source token, target token, weight of attention), if it was asked for."""
-    flags: tuple[str, ...] = ()
 
 
 class TextError(UsageError):
@@ -72,25 +42,6 @@ class TextError(UsageError):
     def __init__(self, place: int, reason: str, what: str = "translate") -> None:
         super().__init__(f"{what}: text {place + 1}: {reason}")
         self.place, self.reason = place, reason
-
-
-def one_line(text: str) -> str:
-    """A translation as it stands in a file of lines: a model of bytes may write a line end inside a text."""
-    return " ".join(text.replace("\r", "\n").split("\n"))
-
-
-def to_json(translations: Sequence[Translation]) -> dict[str, object]:
-    """The translations of one text as `regard translate --json` prints them; docs/translate.md describes it."""
-    best, *others = translations
-    return {
-        "text": best.text,
-        "score": best.score,
-        "tokens": best.tokens,
-        "source_tokens": best.source_tokens,
-        "alternatives": [{"text": other.text, "score": other.score} for other in others],
-        "alignment": best.alignment,
-        "flags": best.flags,
-    }
 
 
 @dataclass(frozen=True)
@@ -116,18 +67,6 @@ class Options:
             raise ValueError(f"`samples` must be at least 0, but is {self.samples}")
         if self.samples and self.wishes is not None:
             raise ValueError("`wishes` must be left out with `samples`: what is drawn cannot be told what to hold")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What is searched as one: a text or a piece of one."""
-
-    place: int  # of its text
-    text: str
-    ids: list[int]  # with the end token
-    number: int  # of the piece, from 0
-    pieces: int
-    begins: bool = False  # whether it is only the beginning of its text
 
 
 class Translator:
@@ -201,12 +140,13 @@ class Translator:
         for place, some in groupby(zip(units, answers, strict=True), key=lambda each: each[0].place):
             parts, of_parts = zip(*some, strict=True)
             share = len(parts) if options.samples else 1
-            results[place] = of_parts[0] if len(parts) == 1 else _joined(parts, of_parts, share)
+            results[place] = of_parts[0] if len(parts) == 1 else joined([part.text for part in parts], of_parts, share)
         return results
 
-    def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
-        """The source tokens of each text, with the end token."""
-        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
+    def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
+        """What is to be searched, in the order of the texts; empty texts have nothing."""
+        longest = self._room(search, options.longest or LONGEST)
+        return cut(texts, lambda some: self.encode(some, options.language), longest, search.too_long == "begin")
 
     def _room(self, search: SearchSettings, longest: int) -> int:
         """The most tokens of a source, the end among them, that leave the target, which may get `extra_length` longer,
@@ -216,33 +156,9 @@ class Translator:
         # A model with little room shares it equally.
         return max(1, min(longest + 1, max(self.limit // 2, self.limit - search.extra_length - 1)))
 
-    def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
-        """What is to be searched, in the order of the texts; empty texts have nothing."""
-        longest, language = self._room(search, options.longest or LONGEST), options.language
-        units: list[Unit] = []
-        for place, (text, ids) in enumerate(zip(texts, self.encode(texts, language), strict=True)):
-            if len(ids) <= longest:
-                found = [(text, ids)] if _says_something(text) else []
-            else:
-                parts = pieces(text, lambda some: list(map(len, self.encode(some, language))), longest)
-                parts = [part for part in parts if _says_something(part)]
-                if search.too_long == "begin" and parts:
-                    units.append(Unit(place, *self._beginning(parts, longest, language), 0, 1, begins=len(parts) > 1))
-                    continue
-                found = list(zip(parts, self.encode([part.strip() for part in parts], language), strict=True))
-            units.extend(Unit(place, part, some, number, len(found)) for number, (part, some) in enumerate(found))
-        return units
-
-    def _beginning(self, parts: Sequence[str], longest: int, language: str | None) -> tuple[str, list[int]]:
-        """As many of the first parts of a text as fit together, and their tokens; the first always does."""
-        text = parts[0]
-        (ids,) = self.encode([text.strip()], language)
-        for part in parts[1:]:
-            (more,) = self.encode([(text + part).strip()], language)
-            if len(more) > longest:
-                break
-            text, ids = text + part, more
-        return text, ids
+    def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
+        """The source tokens of each text, with the end token."""
+        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
 
     def _search(
         self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
@@ -381,49 +297,3 @@ def _check_drawing(search: SearchSettings, samples: int) -> None:
                 f"translate: `{name}` must be left out with `samples`, but is {getattr(search, name)}: translations "
                 "are drawn, not searched for."
             )
-
-
-def _says_something(text: str) -> bool:
-    """Whether there is more to it than spaces and what only tells how to set others, such as a soft hyphen."""
-    return any(not letter.isspace() and unicodedata.category(letter) != "Cf" for letter in text)
-
-
-def _joined(parts: Sequence[Unit], answers: Sequence[list[Translation]], share: int) -> list[Translation]:
-    """The translations of a text from those of its pieces: the best of each, then the second best of each, …
-
-    The score is the sum of theirs, divided by `share`.
-    """
-    joined = []
-    for rank in range(max(map(len, answers))):
-        chosen = [translations[min(rank, len(translations) - 1)] for translations in answers]
-        links: list[TokenLink] = []
-        read = written = 0
-        for each in chosen:
-            links.extend((i + read, j + written, weight) for i, j, weight in each.alignment)
-            read, written = read + len(each.source_tokens), written + len(each.tokens)
-        flags = {flag for each in chosen for flag in each.flags} | {"split"}
-        joined.append(
-            Translation(
-                join([part.text for part in parts], [each.text for each in chosen]),
-                sum(each.score for each in chosen) / share,
-                sum(each.log_probability for each in chosen),
-                any(each.cut for each in chosen),
-                tuple(token for each in chosen for token in each.tokens),
-                tuple(token for each in chosen for token in each.source_tokens),
-                tuple(links),
-                tuple(flag for flag in FLAGS if flag in flags),
-            )
-        )
-    return joined
-
-
-def batches(lengths: Sequence[int], beam: int, slots: int | None = None) -> list[list[int]]:
-    """Numbers of units of similar length together, the longest first, so that memory runs out at once or never."""
-    found: list[list[int]] = []
-    longest = 0
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
-        if not found or (len(found[-1]) + 1) * longest * beam > (slots or SLOTS_PER_BATCH):
-            found.append([])
-            longest = lengths[number]
-        found[-1].append(number)
-    return found

@@ -47,7 +47,7 @@ class Wishes:
                     f"translate: a required word must not hold a banned one, but `{phrase}` holds "
                     f"`{banned[unwanted[0] or ()]}` in the model's tokens. Drop one of them."
                 )
-        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), one_of=tuple(required))
+        return Constraints(tuple(tokenizer.encode(self.prefix)), tuple(banned), tuple(required))
 
 
 def _cuts(tokenizer: Tokenizer, phrase: str, spaces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
