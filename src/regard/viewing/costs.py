@@ -91,10 +91,16 @@ class Lesson:
 
 def usual_length(model: SequenceModel[Any]) -> int:
     """The length to count with unless told: a sentence, or all the positions that a language model has learned."""
-    limit: int | None = getattr(model.settings, "limit", None)
-    if limit is None:
+    longest = longest_row(model)
+    if longest is None:
         return SENTENCE
-    return min(limit, SENTENCE) if model.reads_source else limit
+    return min(longest, SENTENCE) if model.reads_source else longest
+
+
+def longest_row(model: Learner) -> int | None:
+    """As many tokens as a side may have: the positions that were learned, half of them where both sides share them."""
+    limit: int | None = getattr(model.settings, "limit", None)
+    return limit // 2 if limit is not None and getattr(model, "joins_source", False) else limit
 
 
 def count(
@@ -135,8 +141,9 @@ def count_training(model: Learner, length: int, tokens: int, moments: int | None
 def spent(model: Learner, length: int, tokens: int, steps: int, optimiser: OptimiserSettings) -> float:
     """FLOPs of a run that read so many tokens, of both sides where there are two, in rows of `length`, in `steps`.
 
-    The model is on the meta device.
+    The model is on the meta device. Where it has not learned as many positions, rows are shorter.
     """
+    length = min(length, longest_row(model) or length)
     sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
     lesson = count_training(model, length, length * ROWS)
     return tokens / sides * lesson.flops_token + steps * float(step_flops(model, optimiser))
