@@ -39,8 +39,8 @@ def chinese(bench: Bench) -> None:
 
 
 def chinese_pairs(bench: Bench) -> dict[str, Path]:
-    """Everyday sentences in three parts, and manuals to train on; Tatoeba has many translations of one sentence, which
-    stay together."""
+    """Everyday sentences in three parts, and manuals to train on. Tatoeba has many translations of one sentence: those
+    of an English one stay together, and neither side of what is held out is trained on."""
     files = {split: bench.work / f"zh-{split or 'train_'}pairs.tsv" for split in ("", "valid_", "test_")}
     if all(file.is_file() for file in files.values()):
         return files
@@ -48,10 +48,11 @@ def chinese_pairs(bench: Bench) -> dict[str, Path]:
     for line in lines_of(bench.data / "tatoeba/manythings.en-zh.tsv.bz2"):
         number = int(hashlib.sha256(line.partition("\t")[0].encode()).hexdigest(), 16) % HELD_OUT
         pairs[{0: "valid_", 1: "test_"}.get(number, "")].append(line)
-    held_out = {line.partition("\t")[0] for split in ("valid_", "test_") for line in pairs[split]}
+    held_out = {side for split in ("valid_", "test_") for line in pairs[split] for side in line.split("\t")[:2]}
     more = [bench.data / f"softdocs/{name}.en-zh.tsv.bz2" for name in MANUALS]
     for file in (bench.data / "tatoeba/challenge-dev.en-zh.tsv.bz2", *more):
-        pairs[""].extend(line for line in lines_of(file) if line.partition("\t")[0] not in held_out)
+        pairs[""].extend(lines_of(file))
+    pairs[""] = [line for line in pairs[""] if held_out.isdisjoint(line.split("\t")[:2])]
     for split, file in files.items():
         file.write_text("".join(f"{line}\n" for line in pairs[split]), encoding="utf-8")
     return files
