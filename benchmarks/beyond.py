@@ -22,6 +22,11 @@ from regard.data.corpus import open_text
 SHARES = (100, 10, 1)  # percent of the summaries to fine-tune on
 STEPS = {100: 4_000, 10: 1_000, 1: 400}
 SEEDS = (1, 2, 3)
+# As many parameters as the decoder alone has, in three layers on each side.
+ENCODER_DECODER = (
+    'model={kind = "transformer", encoder_layers = 3, decoder_layers = 3, d_model = 512, d_ff = 1_536, heads = 8, '
+    'norm = "pre", positions = "rotary", activation = "gelu", dropout = 0.2}'
+)
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -118,48 +123,67 @@ def some(bench: Bench, corpus: str, percent: int) -> Path:
     return place
 
 
-def summaries(bench: Bench, corpus: str, percent: int, pretrained: bool) -> None:
-    recipe, place = corpus.replace("summ-", "summary-"), bench.data / corpus
-    name = f"{recipe}-{percent}-{'fine-tuned' if pretrained else 'scratch'}"
+def summaries(bench: Bench, corpus: str, percent: int, kind: str) -> None:
+    """`kind` is `fine-tuned`, `scratch` or `encoder-decoder`, which begins with nothing, too."""
+    recipe, place = f"summary-{corpus}", bench.data / f"summ-{corpus}"
+    name = f"{recipe}-{percent}-{kind}"
     changes = [
-        f"data.source={some(bench, corpus, percent)}",
+        f"data.source={some(bench, place.name, percent)}",
         f"data.valid_source={place}/dev.jsonl.bz2",
         f"data.test_source={place}/test.jsonl.bz2",
     ]
-    if corpus == "summ-aeslc":
+    if corpus == "aeslc":
         changes.append(f"training.steps={STEPS[percent]}")
     if percent < 100:
         changes += ["training.validate_every=50", "training.save_every=50", "training.optimiser.warmup=50"]
-    if pretrained:
+    if kind == "fine-tuned":
         changes.append(f"init={bench.work / 'lm-bytes'}")
+    if kind == "encoder-decoder":
+        changes.append(ENCODER_DECODER)
     folder = bench.train(name, recipe, *changes)
     bench.note(name, folder)
-    scores = bench.evaluate(folder, "--rouge", "--out", str(folder / "test.txt"))
-    for what in ("ROUGE-1", "ROUGE-2", "ROUGE-L", "perplexity per token"):
+    scores = written(bench, name)
+    for what in ("ROUGE-1", "ROUGE-2", "ROUGE-L", "perplexity per byte"):
         bench.result(name, what, scores[what])
 
 
-def sample_efficiency(bench: Bench) -> None:
+def written(bench: Bench, name: str) -> dict[str, float]:
+    """The scores of a model's summaries of the test set, which are in `test.txt` beside it."""
+    folder = bench.work / name
+    return bench.evaluate(folder, "--rouge", "--out", str(folder / "test.txt"))
+
+
+def sample_efficiency(bench: Bench, corpus: str) -> None:
     """The curve: ROUGE-L against the share of the summaries that was trained on; and whether it is chance."""
     from regard.viewing.curves import Axis, Curve, curves_svg
 
+    texts, title = {"aeslc": ("e-mails", "Subjects of e-mails"), "scitldr": ("abstracts", "Sentences for abstracts")}[
+        corpus
+    ]
     curves = []
-    for kind, title in (("fine-tuned", "pre-trained"), ("scratch", "from scratch")):
-        points = []
-        for percent in sorted(SHARES):
-            folder = bench.work / f"summary-aeslc-{percent}-{kind}"
-            scores = bench.evaluate(folder, "--rouge", "--out", str(folder / "test.txt"))  # as in `summaries`: kept
-            points.append((float(percent), scores["ROUGE-L"]))
-        curves.append(Curve(title, tuple(points)))
-    x = Axis("share of the e-mails trained on, in percent", "log", tuple(map(float, sorted(SHARES))))
-    bench.write("fine-tuning.svg", curves_svg(curves, "Subjects of e-mails", x, Axis("ROUGE-L", zero=True)))
-    rows = [json.loads(line) for line in lines_of(bench.data / "summ-aeslc/test.jsonl.bz2")]
-    reference = bench.work / "aeslc.txt"
-    reference.write_text("".join(f"{' '.join(row['subject'].split())}\n" for row in rows))
+    for kind, label in (("fine-tuned", "pre-trained"), ("scratch", "from scratch")):
+        points = [(float(percent), written(bench, f"summary-{corpus}-{percent}-{kind}")["ROUGE-L"])
+                  for percent in sorted(SHARES)]  # fmt: skip
+        curves.append(Curve(label, tuple(points)))
+    x = Axis(f"share of the {texts} trained on, in percent", "log", tuple(map(float, sorted(SHARES))))
+    bench.write(f"fine-tuning-{corpus}.svg", curves_svg(curves, title, x, Axis("ROUGE-L", zero=True)))
     for percent in SHARES:
-        sides = [str(bench.work / f"summary-aeslc-{percent}-{kind}/test.txt") for kind in ("fine-tuned", "scratch")]
-        found = json.loads(bench.regard("compare", *sides, str(reference), "--rouge", "--json"))
-        bench.result("pre-trained against from scratch", f"{percent} %", found["verdict"])
+        compared(bench, corpus, "pre-trained against from scratch", percent, "fine-tuned", "scratch")
+
+
+def compared(bench: Bench, corpus: str, what: str, percent: int, one: str, other: str) -> None:
+    """What `regard compare` says of the summaries of two models."""
+    rows = [json.loads(line) for line in lines_of(bench.data / f"summ-{corpus}/test.jsonl.bz2")]
+    right = (row["subject"] if corpus == "aeslc" else row["target"][0] for row in rows)
+    reference = bench.work / f"{corpus}.txt"
+    reference.write_text("".join(f"{' '.join(text.split())}\n" for text in right))
+    sides = [str(bench.work / f"summary-{corpus}-{percent}-{kind}/test.txt") for kind in (one, other)]
+    found = json.loads(bench.regard("compare", *sides, str(reference), "--rouge", "--json"))
+    bench.result(f"{corpus}: {what}", f"{percent} %", found["verdict"])
+
+
+def with_encoder(bench: Bench, corpus: str) -> None:
+    compared(bench, corpus, "decoder-only against encoder-decoder", 100, "scratch", "encoder-decoder")
 
 
 # ---- all of them
@@ -179,16 +203,20 @@ def jobs() -> list[Job]:
             found.append(Job(f"{recipe}-{seed}", 0.2, run, minutes=2.5))
     pairs = tuple(f"{recipe}-{seed}" for seed in SEEDS for recipe in ("decoder-only-multi30k", "multi30k"))
     found.append(Job("multi30k-compared", 0.0, multi30k_compared, pairs))
-    tuned = []
-    for percent in SHARES:
-        for kind in ("fine-tuned", "scratch"):
-            run = partial(summaries, corpus="summ-aeslc", percent=percent, pretrained=kind == "fine-tuned")
-            tuned.append(f"aeslc-{percent}-{kind}")
-            found.append(Job(tuned[-1], 0.33, run, ("pretrain",) if kind == "fine-tuned" else (), minutes=4))
-    found.append(Job("sample-efficiency", 0.0, sample_efficiency, tuple(tuned)))
-    for kind in ("fine-tuned", "scratch"):
-        run = partial(summaries, corpus="summ-scitldr", percent=100, pretrained=kind == "fine-tuned")
-        found.append(Job(f"scitldr-{kind}", 0.33, run, ("pretrain",) if kind == "fine-tuned" else (), minutes=2))
+    for corpus in ("aeslc", "scitldr"):
+        tuned = []
+        for percent in SHARES:
+            for kind in ("fine-tuned", "scratch"):
+                run = partial(summaries, corpus=corpus, percent=percent, kind=kind)
+                tuned.append(f"{corpus}-{percent}-{kind}")
+                needs = ("pretrain",) if kind == "fine-tuned" else ()
+                found.append(Job(tuned[-1], 0.33, run, needs, minutes=3))
+        found.append(Job(f"{corpus}-sample-efficiency", 0.0, partial(sample_efficiency, corpus=corpus), tuple(tuned)))
+        name = f"{corpus}-100-encoder-decoder"
+        run = partial(summaries, corpus=corpus, percent=100, kind="encoder-decoder")
+        found.append(Job(name, 0.33, run, minutes=3))
+        both = (name, f"{corpus}-100-scratch")
+        found.append(Job(f"{corpus}-compared", 0.0, partial(with_encoder, corpus=corpus), both))
     return [
         *found,
         Job("ptb-transformer", 0.3, partial(ptb, name="lm-ptb-transformer"), minutes=3),
