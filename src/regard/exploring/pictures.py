@@ -153,7 +153,7 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
     """Target words by source words: the mean head of the layer that follows the words best."""
     must_translate(bundle, "alignment")
     looked = look(bundle, asked.text, asked.target, asked.language)
-    title = "Which word of the translation looks at which of the source"
+    title = "Which token of the translation looks at which of the source"
     sources, targets = asked.text.split(), looked.target.split()
     layers = sorted(layer.layer for layer in looked.layers if layer.name == "cross")
     if not layers:
