@@ -98,7 +98,21 @@ def test_texts_longer_than_the_positions(place: Path, tmp_path: Path) -> None:
     long = write_lines(tmp_path / "long", [" ".join(ENGLISH), *ENGLISH])
     data = f"data={{kind='files', source='{long}', target='{long}', filters={{drop_identical=false}}}}"
     ran = regard("train", "decoder-only", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
-    failed(ran, 2, "model.max_positions: must be at least", "twice the tokens of the longest sentence, but is 32")
+    failed(ran, 2, "model.max_positions: must be at least", "twice the tokens of the longest text (the source of ")
+    assert "but is 32. Drop long pairs from training by a lower `max_words` or `max_characters` in `data" in ran.err
+
+
+def test_a_long_text_to_validate_on_is_named(place: Path, tmp_path: Path) -> None:
+    """No filter touches it: what helps in training would not help here."""
+    short = write_lines(tmp_path / "short", ENGLISH)
+    source = write_lines(tmp_path / "dev.en", ["one", " ".join(ENGLISH), "two"])
+    target = write_lines(tmp_path / "dev.de", GERMAN[1:4])
+    sides = f"source='{short}', target='{short}', valid_source='{source}', valid_target='{target}'"
+    data = f"data={{kind='files', {sides}, filters={{drop_identical=false, max_words=3}}}}"
+    ran = regard("train", "decoder-only", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
+    failed(ran, 2, "the longest text (the source of pair 2 of dev.en + dev.de, which begins with", "but is 32. Shorten "
+           "what is too long in dev.en + dev.de (1 of 3), or take it out: no filter touches it. Or begin")  # fmt: skip
+    assert "max_words" not in ran.err
 
 
 def test_a_run_that_begins_from_nothing() -> None:
@@ -119,4 +133,6 @@ def test_texts_that_are_too_long_for_what_was_learned(place: Path, tmp_path: Pat
     ran = regard("train", f"init={place / 'gpt'}", f"data={{kind='text', text='{long}', valid='{long}'}}", *FEW,
                  "--out", tmp_path / "out")  # fmt: skip
     failed(ran, 2, "model.max_positions: must be at least", f"those of {place / 'gpt'} were learned")
+    assert 'the longest text (a text to train on, which begins with "zero' in ran.err
+    assert "Cut long texts into several, and shorten what is too long in long.txt (1 of 1)" in ran.err
     assert "sinusoidal" not in ran.err

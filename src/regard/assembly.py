@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from regard.batch import Specials, Tokens
 from regard.data.batching import Batches
+from regard.data.corpus import Files, Mixture, open_corpus
 from regard.data.dataset import Dataset
 from regard.data.hiding import Lesson, Masking, Ordering
+from regard.data.store import TokenStore
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.errors import UsageError
 from regard.initial import Beginning
@@ -23,6 +27,8 @@ from regard.recipe import Recipe
 from regard.training.reward import Draw, Rewards
 from regard.training.team import Team, own_device
 from regard.training.trainer import Trainer
+
+SHOWN = 24  # tokens of a text that is too long
 
 
 def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None = None) -> Trainer:
@@ -97,16 +103,60 @@ def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     if recipe.batch.layout in ("blocks", "stream"):
         longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
     else:
-        found = [
-            side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
-        ]
-        longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
-        fix = "Drop long sentences by `data.filters.max_words`"
+        longest, what, fix = _longest(recipe, data, context)
     if longest > context:
         other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
         if recipe.init is not None:
             other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
         raise UsageError(
             f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
-            f"{what}, but is {sides * context:,}. {fix}, or {other}."
+            f"{what}, but is {sides * context:,}. {fix}. Or {other}."
         )
+
+
+def _longest(recipe: Recipe, data: Dataset, context: int) -> tuple[int, str, str]:
+    """How many tokens the longest text has, which it is, and what helps if that is more than the model can read."""
+    stores = {"train": data.train, "valid": data.valid}
+    sides = [
+        (split, name, side)
+        for split, store in stores.items()
+        for name, side in (("source", store.source), ("target", store.target))
+        if side is not None
+    ]
+    split, name, side = max(sides, key=lambda entry: int(entry[2].lengths.max()))
+    number = int(side.lengths.argmax())
+    # Texts with labels are kept as targets.
+    reader = data.tokenizer.source if name == "source" or data.train.labels is not None else data.tokenizer
+    unit, whose = ("text", "") if data.train.source is None else ("pair", f"the {name} of ")
+    files = [file.name for file in open_corpus(recipe.data).other_files("valid")]
+    valid = " + ".join(files) if len(files) <= 2 else f"{files[0]} and the {len(files) - 1:,} files after it"
+    place = (
+        f"a {unit} to train on" if split == "train" else f"{unit} {number + 1:,} of {valid or 'those to validate on'}"
+    )
+    begins = json.dumps(reader.decode(side[number][:SHOWN]), ensure_ascii=False)
+    what = f"the longest text ({whose}{place}, which begins with {begins})"
+    return int(side.lengths[number]), what, _shortening(recipe, stores, context, valid)
+
+
+def _shortening(recipe: Recipe, stores: Mapping[str, TokenStore], context: int, valid: str) -> str:
+    """How to be rid of texts that are too long; no filter touches those of files to validate on."""
+    long = {split: _too_long(store, context) for split, store in stores.items()}
+    fixes = []
+    if long["train"] or not valid:
+        filters = {Files: "`data.filters`", Mixture: "the `filters` of its corpora"}.get(type(recipe.data))
+        fixes.append(
+            "Cut long texts into several"
+            if filters is None
+            else f"Drop long pairs from training by a lower `max_words` or `max_characters` in {filters}"
+        )
+    if long["valid"] and valid:
+        count = f"{long['valid']:,} of {len(stores['valid']):,}"
+        fixes.append(f"shorten what is too long in {valid} ({count}), or take it out: no filter touches it")
+    fix = ", and ".join(fixes)
+    return fix[:1].upper() + fix[1:]
+
+
+def _too_long(store: TokenStore, context: int) -> int:
+    """How many examples have a side of more tokens than the model can read."""
+    long = store.target.lengths > context
+    return int((long if store.source is None else long | (store.source.lengths > context)).sum())
