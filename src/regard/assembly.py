@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.batch import Specials, Tokens
@@ -14,7 +15,7 @@ from regard.data.batching import Batches
 from regard.data.corpus import Files, Mixture, open_corpus
 from regard.data.dataset import Dataset
 from regard.data.hiding import Lesson, Masking, Ordering
-from regard.data.store import TokenStore
+from regard.data.store import Side, TokenStore
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.errors import UsageError
 from regard.initial import Beginning
@@ -97,33 +98,37 @@ def _lesson(model: AnyModel, data: Dataset) -> Lesson | None:
 
 def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
-    context, sides = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
+    context, times = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
     if context is None:
         return
-    if recipe.batch.layout in ("blocks", "stream"):
-        longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
-    else:
-        longest, what, fix = _longest(recipe, data, context)
-    if longest > context:
-        other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
-        if recipe.init is not None:
-            other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
-        raise UsageError(
-            f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
-            f"{what}, but is {sides * context:,}. {fix}. Or {other}."
-        )
+    in_rows = recipe.batch.layout in ("blocks", "stream")
+    sides = {} if in_rows else _sides(data)
+    longest = recipe.batch.row if in_rows else max(int(side.lengths.max()) for side in sides.values())
+    if longest <= context:
+        return
+    what, fix = ("`batch.row`", "Lower `batch.row`") if in_rows else _longest(recipe, data, sides, context)
+    other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
+    if recipe.init is not None:
+        other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
+    raise UsageError(
+        f"model.max_positions: must be at least {times * longest:,}, {'twice ' if times == 2 else ''}the tokens of "
+        f"{what}, but is {times * context:,}. {fix}. Or {other}."
+    )
 
 
-def _longest(recipe: Recipe, data: Dataset, context: int) -> tuple[int, str, str]:
-    """How many tokens the longest text has, which it is, and what helps if that is more than the model can read."""
-    stores = {"train": data.train, "valid": data.valid}
-    sides = [
-        (split, name, side)
-        for split, store in stores.items()
+def _sides(data: Dataset) -> dict[tuple[str, str], Side]:
+    """All that a model reads, by split and side."""
+    return {
+        (split, name): side
+        for split, store in (("train", data.train), ("valid", data.valid))
         for name, side in (("source", store.source), ("target", store.target))
         if side is not None
-    ]
-    split, name, side = max(sides, key=lambda entry: int(entry[2].lengths.max()))
+    }
+
+
+def _longest(recipe: Recipe, data: Dataset, sides: Mapping[tuple[str, str], Side], context: int) -> tuple[str, str]:
+    """Which text is the longest, and what helps where it is longer than the model can read."""
+    (split, name), side = max(sides.items(), key=lambda entry: int(entry[1].lengths.max()))
     number = int(side.lengths.argmax())
     # Texts with labels are kept as targets.
     reader = data.tokenizer.source if name == "source" or data.train.labels is not None else data.tokenizer
@@ -133,25 +138,26 @@ def _longest(recipe: Recipe, data: Dataset, context: int) -> tuple[int, str, str
     place = (
         f"a {unit} to train on" if split == "train" else f"{unit} {number + 1:,} of {valid or 'those to validate on'}"
     )
-    begins = json.dumps(reader.decode(side[number][:SHOWN]), ensure_ascii=False)
+    begins = json.dumps(" ".join(reader.decode(side[number][:SHOWN]).split()), ensure_ascii=False)
     what = f"the longest text ({whose}{place}, which begins with {begins})"
-    return int(side.lengths[number]), what, _shortening(recipe, stores, context, valid)
+    return what, _shortening(recipe, data, context, valid)
 
 
-def _shortening(recipe: Recipe, stores: Mapping[str, TokenStore], context: int, valid: str) -> str:
+def _shortening(recipe: Recipe, data: Dataset, context: int, valid: str) -> str:
     """How to be rid of texts that are too long; no filter touches those of files to validate on."""
-    long = {split: _too_long(store, context) for split, store in stores.items()}
+    stores = {"train": data.train, "valid": data.valid}
+    sizes = {split: np.array([_too_long(store, context), len(store)]) for split, store in stores.items()}
+    if not valid:
+        # What is held out came through the filters, as training did.
+        sizes = {"train": sizes["train"] + sizes["valid"]}
+    counts = {split: f"{long:,} of {size:,}" for split, (long, size) in sizes.items() if long}
     fixes = []
-    if long["train"] or not valid:
+    if "train" in counts:
         filters = {Files: "`data.filters`", Mixture: "the `filters` of its corpora"}.get(type(recipe.data))
-        fixes.append(
-            "Cut long texts into several"
-            if filters is None
-            else f"Drop long pairs from training by a lower `max_words` or `max_characters` in {filters}"
-        )
-    if long["valid"] and valid:
-        count = f"{long['valid']:,} of {len(stores['valid']):,}"
-        fixes.append(f"shorten what is too long in {valid} ({count}), or take it out: no filter touches it")
+        drop = f"Drop long pairs ({counts['train']}) by a lower `max_words` or `max_characters` in {filters}"
+        fixes.append(f"Cut long texts ({counts['train']}) into several" if filters is None else drop)
+    if "valid" in counts:
+        fixes.append(f"shorten what is too long in {valid} ({counts['valid']}), or take it out: no filter touches it")
     fix = ", and ".join(fixes)
     return fix[:1].upper() + fix[1:]
 
