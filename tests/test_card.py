@@ -176,6 +176,24 @@ def test_every_kind_of_corpus_and_of_model_has_a_card(data: Any, name: str, plac
         assert ("model.generate(" in card) == isinstance(data, Text) == ("regard generate " in card)
 
 
+def test_a_summary_is_no_translation(place: Path) -> None:
+    english = {"train source": {"language": "en"}, "train target": {"language": "en"}}
+    write_report(place, languages=english)
+    recipe = load_recipe("summary-aeslc")
+    card = model_card(place, recipe, RESULT)
+    assert "that writes a text for a text, such as its summary (`en`), over" in card
+    assert "translates" not in card
+    assert front_matter(card)["pipeline_tag"] == "text2text-generation"
+    same = Files("a.tsv", source_language="en", target_language="en")
+    for data in (same, Mixture((same,))):
+        assert "translates" not in model_card(place, replace(recipe, data=data), RESULT)
+    # Whoever takes the limit off translations still gets a translator.
+    other = replace(recipe.data, source_language="en", target_language="de")  # type: ignore[type-var]
+    assert "translates from `en` to `de`" in model_card(place, replace(recipe, data=other), RESULT)
+    write_report(place)
+    assert "translates from `en` to `fr`" in model_card(place, recipe, RESULT)
+
+
 def test_a_model_that_went_on_from_another_says_so(place: Path) -> None:
     assert "Trained from nothing with Regard" in model_card(place, Recipe(), RESULT)
     assert "Trained from `first` with Regard" in model_card(place, Recipe(init="some/where/first"), RESULT)

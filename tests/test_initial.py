@@ -90,6 +90,10 @@ def test_settings_without_weights_may_differ(place: Path) -> None:
 def test_another_kind_of_model_is_refused(place: Path) -> None:
     with pytest.raises(UsageError, match="must hold a `transformer` as the recipe asks for, but holds a `gpt`"):
         load_recipe("small", [f"init={place / 'gpt'}", pairs(place)])
+    with pytest.raises(
+        UsageError, match="only a `gpt` can go on as a `decoder-only` and the other way round, and a `bert`"
+    ):
+        load_recipe("small", [f"init={place / 'gpt'}", pairs(place)])
     with pytest.raises(MissingError, match=r"init: must be a model folder, but .* has no recipe\.toml"):
         load_recipe("small", [f"init={place}"])
 
@@ -98,7 +102,31 @@ def test_texts_longer_than_the_positions(place: Path, tmp_path: Path) -> None:
     long = write_lines(tmp_path / "long", [" ".join(ENGLISH), *ENGLISH])
     data = f"data={{kind='files', source='{long}', target='{long}', filters={{drop_identical=false}}}}"
     ran = regard("train", "decoder-only", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
-    failed(ran, 2, "model.max_positions: must be at least", "twice the tokens of the longest sentence, but is 32")
+    failed(ran, 2, "model.max_positions: must be at least", "twice the tokens of the longest text (the source of ")
+    assert "but is 32. Drop long pairs (1 of 14) by a lower `max_words` or `max_characters` in `data" in ran.err
+
+
+def test_a_long_text_to_validate_on_is_named(place: Path, tmp_path: Path) -> None:
+    """No filter touches it: what helps in training would not help here."""
+    short = write_lines(tmp_path / "short", ENGLISH)
+    source = write_lines(tmp_path / "dev.en", ["one", " ".join(ENGLISH), "two"])
+    target = write_lines(tmp_path / "dev.de", GERMAN[1:4])
+    sides = f"source='{short}', target='{short}', valid_source='{source}', valid_target='{target}'"
+    data = f"data={{kind='files', {sides}, filters={{drop_identical=false, max_words=3}}}}"
+    ran = regard("train", "decoder-only", f"init={place / 'gpt'}", data, *FEW, "--out", tmp_path / "out")
+    failed(ran, 2, "the longest text (the source of pair 2 of dev.en + dev.de, which begins with", "but is 32. Shorten "
+           "what is too long in dev.en + dev.de (1 of 3), or take it out: no filter touches it. Or begin")  # fmt: skip
+    assert "max_words" not in ran.err
+
+
+def test_unknown_tokens_of_a_vocabulary_that_was_taken_over(tmp_path: Path) -> None:
+    begun = language_model(tmp_path / "gpt", ["tokenizer={kind='characters', vocabulary=20}"], ["one two three"])
+    text = write_lines(tmp_path / "a.txt", ["twenty-six boxes", "jumping quickly"] * 20)
+    data = f"data={{kind='text', text='{text}'}}"
+    ran = regard("train", f"init={begun}", data, *FEW, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "are unknown to the vocabulary, which was learned from other text. Take over one that knows" in ran.err
+    assert "larger `tokenizer.vocabulary`" not in ran.err
 
 
 def test_a_run_that_begins_from_nothing() -> None:
@@ -119,4 +147,6 @@ def test_texts_that_are_too_long_for_what_was_learned(place: Path, tmp_path: Pat
     ran = regard("train", f"init={place / 'gpt'}", f"data={{kind='text', text='{long}', valid='{long}'}}", *FEW,
                  "--out", tmp_path / "out")  # fmt: skip
     failed(ran, 2, "model.max_positions: must be at least", f"those of {place / 'gpt'} were learned")
+    assert 'the longest text (a text to train on, which begins with "zero' in ran.err
+    assert "Cut long texts (1 of 1) into several, and shorten what is too long in long.txt (1 of 1)" in ran.err
     assert "sinusoidal" not in ran.err

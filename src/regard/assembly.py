@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.batch import Specials, Tokens
 from regard.data.batching import Batches
+from regard.data.corpus import Files, Mixture, open_corpus
 from regard.data.dataset import Dataset
 from regard.data.hiding import Lesson, Masking, Ordering
+from regard.data.store import Side, TokenStore
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.errors import UsageError
 from regard.initial import Beginning
@@ -23,6 +28,8 @@ from regard.recipe import Recipe
 from regard.training.reward import Draw, Rewards
 from regard.training.team import Team, own_device
 from regard.training.trainer import Trainer
+
+SHOWN = 24  # tokens of a text that is too long
 
 
 def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None = None) -> Trainer:
@@ -91,22 +98,71 @@ def _lesson(model: AnyModel, data: Dataset) -> Lesson | None:
 
 def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     """A model that has learned so many positions cannot read a longer text, and a GPU would not say which it was."""
-    context, sides = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
+    context, times = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
     if context is None:
         return
-    if recipe.batch.layout in ("blocks", "stream"):
-        longest, what, fix = recipe.batch.row, "`batch.row`", "Lower `batch.row`"
-    else:
-        found = [
-            side for split in (data.train, data.valid) for side in (split.source, split.target) if side is not None
-        ]
-        longest, what = max(int(side.lengths.max()) for side in found), "the longest sentence"
-        fix = "Drop long sentences by `data.filters.max_words`"
-    if longest > context:
-        other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
-        if recipe.init is not None:
-            other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
-        raise UsageError(
-            f"model.max_positions: must be at least {sides * longest:,}, {'twice ' if sides == 2 else ''}the tokens of "
-            f"{what}, but is {sides * context:,}. {fix}, or {other}."
-        )
+    in_rows = recipe.batch.layout in ("blocks", "stream")
+    sides = {} if in_rows else _sides(data)
+    longest = recipe.batch.row if in_rows else max(int(side.lengths.max()) for side in sides.values())
+    if longest <= context:
+        return
+    what, fix = ("`batch.row`", "Lower `batch.row`") if in_rows else _longest(recipe, data, sides, context)
+    other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
+    if recipe.init is not None:
+        other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
+    raise UsageError(
+        f"model.max_positions: must be at least {times * longest:,}, {'twice ' if times == 2 else ''}the tokens of "
+        f"{what}, but is {times * context:,}. {fix}. Or {other}."
+    )
+
+
+def _sides(data: Dataset) -> dict[tuple[str, str], Side]:
+    """All that a model reads, by split and side."""
+    return {
+        (split, name): side
+        for split, store in (("train", data.train), ("valid", data.valid))
+        for name, side in (("source", store.source), ("target", store.target))
+        if side is not None
+    }
+
+
+def _longest(recipe: Recipe, data: Dataset, sides: Mapping[tuple[str, str], Side], context: int) -> tuple[str, str]:
+    """Which text is the longest, and what helps where it is longer than the model can read."""
+    (split, name), side = max(sides.items(), key=lambda entry: int(entry[1].lengths.max()))
+    number = int(side.lengths.argmax())
+    # Texts with labels are kept as targets.
+    reader = data.tokenizer.source if name == "source" or data.train.labels is not None else data.tokenizer
+    unit, whose = ("text", "") if data.train.source is None else ("pair", f"the {name} of ")
+    files = [file.name for file in open_corpus(recipe.data).other_files("valid")]
+    valid = " + ".join(files) if len(files) <= 2 else f"{files[0]} and the {len(files) - 1:,} files after it"
+    place = (
+        f"a {unit} to train on" if split == "train" else f"{unit} {number + 1:,} of {valid or 'those to validate on'}"
+    )
+    begins = json.dumps(" ".join(reader.decode(side[number][:SHOWN]).split()), ensure_ascii=False)
+    what = f"the longest text ({whose}{place}, which begins with {begins})"
+    return what, _shortening(recipe, data, context, valid)
+
+
+def _shortening(recipe: Recipe, data: Dataset, context: int, valid: str) -> str:
+    """How to be rid of texts that are too long; no filter touches those of files to validate on."""
+    stores = {"train": data.train, "valid": data.valid}
+    sizes = {split: np.array([_too_long(store, context), len(store)]) for split, store in stores.items()}
+    if not valid:
+        # What is held out came through the filters, as training did.
+        sizes = {"train": sizes["train"] + sizes["valid"]}
+    counts = {split: f"{long:,} of {size:,}" for split, (long, size) in sizes.items() if long}
+    fixes = []
+    if "train" in counts:
+        filters = {Files: "`data.filters`", Mixture: "the `filters` of its corpora"}.get(type(recipe.data))
+        drop = f"Drop long pairs ({counts['train']}) by a lower `max_words` or `max_characters` in {filters}"
+        fixes.append(f"Cut long texts ({counts['train']}) into several" if filters is None else drop)
+    if "valid" in counts:
+        fixes.append(f"shorten what is too long in {valid} ({counts['valid']}), or take it out: no filter touches it")
+    fix = ", and ".join(fixes)
+    return fix[:1].upper() + fix[1:]
+
+
+def _too_long(store: TokenStore, context: int) -> int:
+    """How many examples have a side of more tokens than the model can read."""
+    long = store.target.lengths > context
+    return int((long if store.source is None else long | (store.source.lengths > context)).sum())

@@ -23,6 +23,7 @@ from regard import folder
 from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
 from regard.data.generated import Generated
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
+from regard.data.report import translates
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
 from regard.models.build import build_any
@@ -39,6 +40,7 @@ START = "start"
 TASKS = {
     "continue": "text-generation", "compose": "text-generation", "classify": "text-classification",
     "tag": "token-classification", "fill": "fill-mask", "translate": "translation",
+    "rewrite": "text2text-generation",
 }  # fmt: skip
 
 
@@ -94,7 +96,7 @@ def model_card(place: Path, recipe: Recipe, result: Result) -> str:
 
 
 def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    task = TASKS[_verb(recipe)]
+    task = TASKS[_verb(recipe, languages)]
     lines = ["---", "library_name: regard", f"pipeline_tag: {task}", f"license: {_yaml(recipe.licence or 'unknown')}"]
     if languages:
         lines += ["language:", *(f"- {_yaml(language)}" for language in languages)]
@@ -114,7 +116,8 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
 def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
     does = {"continue": "continues text", "compose": "continues music", "classify": "gives each text a label",
             "tag": "gives each word a label", "fill": "fills gaps in text",
-            "translate": "translates"}[_verb(recipe)]  # fmt: skip
+            "translate": "translates", "rewrite": "writes a text for a text, such as its summary",
+            }[_verb(recipe, languages)]  # fmt: skip
     if len(languages) == 2 and does == "translates":
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
@@ -259,13 +262,22 @@ def _licence(recipe: Recipe) -> str:
 # ---- facts
 
 
-def _verb(recipe: Recipe) -> str:
-    """What the model is for."""
+def _verb(recipe: Recipe, languages: Sequence[str] = ()) -> str:
+    """What the model is for; of two languages it is to translate, whatever else settings say."""
     if recipe.model.kind in LABELLING:
         return "classify" if recipe.model.kind == "classifier" else "tag"
     if recipe.model.kind == "bert":
         return "fill"
-    return {Text: "continue", Music: "compose"}.get(type(recipe.data), "translate")
+    match recipe.data:
+        case Text():
+            return "continue"
+        case Music():
+            return "compose"
+        case Files() | Mixture() as data if len(languages) < 2:
+            corpora = data.corpora if isinstance(data, Mixture) else [data]
+            translated = [translates((each.source_language, each.target_language), each.filters) for each in corpora]
+            return "translate" if any(translated) else "rewrite"
+    return "translate"
 
 
 def _report(place: Path) -> dict[str, Any]:

@@ -171,8 +171,9 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         return {**tree, "model": model, "tokenizer": before.get("tokenizer", {})}
     if kind != was and not {kind, was} <= SAME_WEIGHTS:
         raise UsageError(
-            f"init: {asked['init']} must hold a `{kind}` as the recipe asks for, but holds a `{was}`. Only a language "
-            "model, `gpt`, can go on as another kind, `decoder-only`, and a `bert` as a `classifier` or a `tagger`. "
+            f"init: {asked['init']} must hold a `{kind}` as the recipe asks for, but holds a `{was}`. Of other kinds, "
+            "only a `gpt` can go on as a `decoder-only` and the other way round, and a `bert` as a `classifier` or a "
+            "`tagger`. "
             "Choose another folder, or another recipe."
         )
     if kind != was:

@@ -147,6 +147,24 @@ def test_a_tenth_is_held_out_and_labels_are_counted(tmp_path: Path) -> None:
     assert "target" not in report.to_text()
 
 
+def test_labels_that_occur_once_are_told(tmp_path: Path) -> None:
+    """Among more texts than are sampled, too."""
+    often = [f"text {number}\t{'ab'[number % 2]}" for number in range(3_000)]
+
+    def warned(*rare: str) -> tuple[str, ...]:
+        file = write_lines(tmp_path / "table.tsv", [*often, *(f"odd {label}\t{label}" for label in rare)])
+        return open_corpus(Labelled(str(file))).report().warnings
+
+    assert warned() == ()
+    [warning] = warned("c", "d")
+    assert warning.startswith("2 of 4 labels occur only once: `c`, `d`. What a label means cannot be learned from one")
+    [warning] = warned(*map(str, range(120)))
+    assert warning.startswith("120 of 122 labels occur only once, such as `0`, `1`, `2`. ")
+    words = write_lines(tmp_path / "tags", ["the DET", "cat NOUN", "", "the DET", "sat VERB", "cat NOUN"])
+    [warning] = open_corpus(Tagged(str(words), valid=str(words))).report().warnings[:1]
+    assert warning.startswith("1 of 3 labels occur only once: `VERB`. ")
+
+
 def test_a_label_that_is_held_out_is_known(tmp_path: Path) -> None:
     train, valid = write_lines(tmp_path / "a.tsv", ["x\t1", "y\t2"]), write_lines(tmp_path / "b.tsv", ["z\t3"])
     assert labels_of(dataset(Labelled(str(train), valid=str(valid))).tokenizer) == ("1", "2", "3")

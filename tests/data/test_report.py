@@ -152,6 +152,9 @@ def test_coverage_says_how_a_vocabulary_fits(tmp_path: Path) -> None:
         f"{target.unknown_share:.1%} of the tokens on the target side are unknown to the vocabulary: it has too few "
         "characters. Use a larger `tokenizer.vocabulary`, or bytes."
     ]
+    taken_over = report.with_coverage(english, learned=False).warnings[-1]
+    assert "unknown to the vocabulary, which was learned from other text. Take over one that knows them" in taken_over
+    assert "tokenizer.vocabulary" not in taken_over
     assert f"source: {source.tokens_per_word:.2f} tokens a word, 0.00% unknown" in found.to_text()
     assert json.loads(json.dumps(found.to_json()))["coverage"]["target"] == vars(target)
     # Bytes know everything.
@@ -190,12 +193,28 @@ def test_swapped_sides_are_noticed(tmp_path: Path) -> None:
 
 def test_one_language_on_both_sides_is_noticed(tmp_path: Path) -> None:
     english = [source for source, _ in pairs("en", "de")]
-    found = warnings(reported(tmp_path, list(zip(english, english[::-1], strict=True)), filters=Filters(max_ratio=0.0)))
+    found = warnings(
+        reported(tmp_path, list(zip(english, english[::-1], strict=True)), filters=Filters(max_ratio=99.0))
+    )
     assert [warning for warning in found if "both sides look like en (100% sure)" in warning]
     # Of a language without a profile, too.
     czech = [(f"{TALK['cs']} {number}", f"{number} {TALK['cs']}") for number in range(100)]
     [warning] = warnings(reported(tmp_path, czech))
     assert warning.startswith("both sides look like one language (their trigrams have a cosine of 1.00)")
+
+
+def test_one_language_is_no_surprise_where_nothing_is_translated(tmp_path: Path) -> None:
+    """Both sides are named as one language, or no limit on the ratio says that these are summaries."""
+    english = [source for source, _ in pairs("en", "de")]
+    texts = list(zip(english, english[::-1], strict=True))
+    summaries = reported(tmp_path, texts, filters=Filters(max_ratio=0.0))
+    named = reported(tmp_path, texts, source_language="en", target_language="en", filters=Filters(max_ratio=99.0))
+    for report in (summaries, named):
+        assert warnings(report) == []
+        assert report.warnings[0].endswith("a model may learn them by heart instead of what they have in common")
+    other = reported(tmp_path, texts, source_language="en", target_language="fr", filters=Filters(max_ratio=0.0))
+    assert other.warnings[0].endswith("instead of how to translate")
+    assert [warning for warning in other.warnings if "both sides look like en" in warning]
 
 
 def test_much_that_is_dropped_comes_with_advice(tmp_path: Path) -> None:
@@ -252,7 +271,7 @@ def test_swapped_and_equal_sides_are_noticed_in_each_corpus_of_a_mixture(tmp_pat
     assert warning.startswith(f"{swapped.source}: the sides seem to be swapped: source is to be en, but looks like de")
     english = [source for source, _ in pairs("en", "de")]
     alike = write(tmp_path / "alike.tsv", list(zip(english, english[::-1], strict=True)))
-    found = warnings(open_corpus(Mixture((good, Files(alike, filters=Filters(max_ratio=0.0))))).report())
+    found = warnings(open_corpus(Mixture((good, Files(alike, filters=Filters(max_ratio=99.0))))).report())
     assert [warning for warning in found if warning.startswith(f"{alike}: both sides look like en (100% sure)")]
     crossed = Files(swapped.source, valid_source=write(tmp_path / "v.tsv", other_pairs("en", "de")))
     [warning] = warnings(open_corpus(Mixture((good, crossed))).report())

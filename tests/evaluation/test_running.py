@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from regard.batch import Specials
 from regard.decoding.scoring import score_texts
 from regard.errors import DataError, UsageError
+from regard.evaluation import running
 from regard.evaluation.running import _begins, read_before, text_likelihood
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.interface import SequenceModel
@@ -67,6 +68,17 @@ def test_a_text_that_runs_on(build) -> None:  # type: ignore[no-untyped-def]
     assert found.words_L is not None
     assert found.words_L.tolist() == [4, 3, 1, 4]
     assert found.bytes_L.sum() == len("\n".join(LINES)) + 1
+
+
+@torch.no_grad()
+def test_a_state_is_carried_from_piece_to_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text longer than is read at once; what comes after a border depends on what came before it."""
+    monkeypatch.setattr(running, "SLOTS", 3)
+    model, heard = recurrent(), []
+    found = text_likelihood(model, TOKENIZER, LINES, window=100, progress=lambda what, count: heard.append(count))
+    assert heard == [3, 6, 9, 12]
+    wanted = step_by_step(model, LINES, 100)
+    assert found.nats_L.tolist() == pytest.approx([sum(wanted[a:b]) for a, b in ((0, 4), (4, 7), (7, 8), (8, 12))])
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ COURSE = [
     "log.tensorboard=false",
     "device=cpu",
 ]
+BY_HEART = ["training={steps=100, validate_every=50, save_every=50}", "training.optimiser.rate=0.01"]
 PLAY = ["First Citizen:", "Before we proceed any further, hear me speak.", "", "All:", "Speak, speak."] * 6
 
 
@@ -49,9 +51,17 @@ def scores(out: Path, *arguments: object) -> dict[str, float]:
 def test_language_models(recipe: str, tmp_path: Path) -> None:
     text = write_lines(tmp_path / "text.txt", PLAY)
     others = [f"data.{split}={text}" for split in ("valid", "test") if recipe.startswith("lm-ptb")]
-    train(tmp_path / "out", recipe, f"data.text={text}", *others)
+    fast = [] if load_recipe(recipe).training.optimiser.kind == "sgd" else ["training.optimiser.rate=0.01"]
+    longer = ["training={steps=40, validate_every=20, save_every=20}", *fast]
+    train(tmp_path / "out", recipe, f"data.text={text}", *others, *longer)
     found = scores(tmp_path / "out", text)
-    assert 1 < found["perplexity per byte"] < found["perplexity per word"]
+    # The same nats, shared out among words and ends of lines, and among bytes.
+    words, size = sum(len(line.split()) + 1 for line in PLAY), text.stat().st_size
+    assert math.log(found["perplexity per word"]) * words == pytest.approx(
+        math.log(found["perplexity per byte"]) * size
+    )
+    backwards = write_lines(tmp_path / "backwards.txt", [line[::-1] for line in PLAY])
+    assert 1 < found["perplexity per byte"] < 0.8 * scores(tmp_path / "out", backwards)["perplexity per byte"]
     assert recipe.startswith("lm-ptb") == ("perplexity per word" in str(regard("evaluate", tmp_path / "out").out))
     ran = regard("generate", tmp_path / "out", "All", "--lines", 3, "--max-tokens", 8)
     assert ran.code == 0, ran.err
@@ -75,18 +85,22 @@ def test_translation_without_an_encoder(recipe: str, tmp_path: Path) -> None:
 def test_summaries_of_a_language_model_that_goes_on(recipe: str, tmp_path: Path) -> None:
     text = write_lines(tmp_path / "text.txt", PLAY)
     train(tmp_path / "lm", "lm-bytes", f"data.text={text}")
-    bodies = [" ".join(PLAY[:2]) + f" {number}" for number in range(12)]
+    bodies = [f"First Citizen: {words}" for words in ("Before.", "All of it, hear.", "Speak, any further.")]
+    subjects = ["speak to all", "hear me now", "we proceed no further"]
     lines = [
-        {"body": body, "subject": f"hear {place}"}
+        {"body": body, "subject": subject}
         if recipe == "summary-aeslc"
-        else {"source": [body, "Speak."], "target": [f"hear {place}", "speak"]}
-        for place, body in enumerate(bodies)
+        else {"source": [body, "Speak."], "target": [subject, "speak"]}
+        for body, subject in zip(bodies, subjects, strict=True)
     ]
     file = write_lines(tmp_path / "mail.jsonl", [json.dumps(line) for line in lines])
     data = [f"data.{split}source={file}" for split in ("", "valid_", "test_")]
-    train(tmp_path / "out", recipe, f"init={tmp_path / 'lm'}", *data)
-    found = scores(tmp_path / "out", "--rouge", "--out", tmp_path / "found.txt")
-    assert {"ROUGE-1", "ROUGE-2", "ROUGE-L"} <= found.keys()
-    wanted = write_lines(tmp_path / "wanted.txt", [f"hear {place}" for place in range(12)])
-    ran = regard("compare", tmp_path / "found.txt", wanted, wanted, "--rouge")
-    assert "ROUGE-L" in ran.out, ran.err
+    train(tmp_path / "out", recipe, f"init={tmp_path / 'lm'}", *data, *BY_HEART, "model.dropout=0.0")
+    found = scores(tmp_path / "out", "--rouge", "--out", tmp_path / "found.txt", "--extra-length", 20)
+    assert min(found[name] for name in ("ROUGE-1", "ROUGE-2", "ROUGE-L")) > 90
+    wanted = write_lines(tmp_path / "wanted.txt", subjects)
+    half = write_lines(tmp_path / "half.txt", ["speak", "now hear me", ""])
+    ran = regard("compare", half, wanted, wanted, "--rouge")
+    # By hand, line by line: ROUGE-1 is 1/2, 1 and 0; ROUGE-2 is 0, 1/2 and 0; ROUGE-L is 1/2, 2/3 and 0.
+    for name, value in (("ROUGE-1", "50.00"), ("ROUGE-2", "16.67"), ("ROUGE-L", "38.89")):
+        assert f"{name}  A {value}  B 100.00" in ran.out, ran.err

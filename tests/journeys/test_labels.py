@@ -76,7 +76,12 @@ def verified(out: Path) -> None:
 def test_classifiers(recipe: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     train(out, recipe, *corpus(tmp_path, recipe))
-    assert scores(out, "--confusion", tmp_path / "confusion.svg")["accuracy"] > 40
+    lines = [f"{word}\t{label}" for label, words in (("en", ENGLISH), ("de", GERMAN)) for word in words]
+    learned = write_lines(tmp_path / "learned.tsv", lines)
+    assert (
+        scores(out, learned, "--confusion", tmp_path / "confusion.svg")["accuracy"] > 80
+    )  # one label for all gives 50
+    assert scores(out).keys() >= {"accuracy", "macro F1"}
     assert "<svg" in (tmp_path / "confusion.svg").read_text()
     ran = regard("classify", out, stdin=b"drei\n\neleven\n")
     assert ran.code == 0, ran.err
@@ -88,8 +93,6 @@ def test_classifiers(recipe: str, tmp_path: Path) -> None:
     assert found["label"] == given[0] == next(iter(found["probabilities"]))
     assert sum(found["probabilities"].values()) == pytest.approx(1)
     verified(out)
-    if recipe == "classify-table":  # trained on what it is asked
-        assert scores(out)["accuracy"] > 90
 
 
 @pytest.mark.parametrize("recipe", TAGGERS)
@@ -97,7 +100,7 @@ def test_taggers(recipe: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     train(out, recipe, *corpus(tmp_path, recipe))
     found = scores(out)
-    assert found["accuracy"] > 40
+    assert found["accuracy"] > 90  # of what it learned; one tag for all gives 50
     assert ("capitals" in found) == ("punctuation F1" in found) == (recipe != "tag-columns")
     texts = ["Speak, apples!", "", "hear  me"]
     ran = regard("tag", out, stdin="".join(f"{text}\n" for text in texts).encode())

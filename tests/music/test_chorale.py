@@ -44,6 +44,13 @@ def test_what_a_model_leaves_out_rests() -> None:
     assert [(note.pitch, round(note.start / LENGTH)) for note in notes] == [(58, 0), (74, 0), (50, 1), (60, 1)]
 
 
+def test_a_pitch_after_a_step_left_out_is_a_note_of_its_own() -> None:
+    reading = read_words(["S74", "A70", "T65", "S74", "T65", "S74", "A70"])
+    found = [(note.pitch, round(note.start / LENGTH), round(note.duration / LENGTH)) for note in reading.piece.notes]
+    assert found == [(65, 0, 2), (70, 0, 1), (74, 0, 3), (70, 2, 1)]
+    assert reading.owners[1] != reading.owners[6]
+
+
 falling = st.lists(st.lists(st.integers(0, 127), min_size=4, max_size=4, unique=True), min_size=1, max_size=12)
 
 

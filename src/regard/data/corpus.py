@@ -198,7 +198,7 @@ class Corpus:
         """The training pairs, streamed: what is dropped or held out is left out."""
         held_out = None if self._brings("valid") else self._hold_out()
         given = {split: self._other(split) for split in ("valid", "test")}
-        survey, repairs, passed = Survey(_texts(given), len(self._parts)), Repairs(), 0
+        survey, repairs, passed = Survey(_texts(given), len(self._parts), self.answers), Repairs(), 0
         sieves = [Sieve(part.filters, part.languages) for part in self._parts]
         for number, (part, sieve) in enumerate(zip(self._parts, sieves, strict=True)):
             for kept in part.read(sieve, repairs):

@@ -22,7 +22,7 @@ from regard.data.reread import TrainingPairs
 from regard.data.store import TokenStore
 from regard.errors import UsageError
 from regard.status import StatusLine
-from regard.text.tokenizer import Tokenizer, VocabularySettings
+from regard.text.tokenizer import Tokenizer, TokenizerSettings, VocabularySettings
 
 FILED = 2**26
 """The size of a corpus' files from which on its tokens are kept in files, too."""
@@ -86,9 +86,10 @@ def read_dataset(
         raise UsageError("data.valid: a run needs at least 1 example to validate on, but has 0. Ask for more.")
     report = None
     if tokenizer is not None and reports:
-        report = corpus.report().with_coverage(used)
+        report = corpus.report().with_coverage(used, learned=False)
     elif tokenizer is None:
-        report = corpus.report().with_coverage(used) if found is None else found.report
+        learned = isinstance(text, TokenizerSettings)
+        report = corpus.report().with_coverage(used, learned) if found is None else found.report
         # Files that changed in the meantime would leave something behind that does not belong to them.
         if place is not None and found is None and Fingerprint.of(corpus, cache) == fingerprint:
             known.keep(place, Known(used, valid, report))

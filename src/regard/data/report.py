@@ -31,6 +31,13 @@ MANY_COPIES = 10
 MUCH_DROPPED = 0.1
 MUCH_UNKNOWN = 0.01
 MUCH_SHARED = 0.01
+LABELS_NAMED = 3
+UNKNOWN = {
+    True: ": it has too few characters. Use a larger `tokenizer.vocabulary`, or bytes.",
+    False: ", which was learned from other text. Take over one that knows them, such as one of bytes, or let one be "
+    "learned from this text.",
+}
+"""What to say of unknown tokens, by whether the vocabulary was learned from this text."""
 
 # Trigrams of two texts in one language have a cosine of 0.4 to 0.9, in two languages of less than 0.5.
 SAME_LANGUAGE = 0.75
@@ -98,11 +105,11 @@ class DataReport:
     sample: Texts
     """Some of the training pairs, each as likely as any other."""
     labels: Mapping[str, float] = field(default_factory=dict)
-    """Where targets are labels: the share of each in the sample, the most frequent first."""
+    """Where targets are labels: the share of each, the most frequent first."""
     coverage: Mapping[str, Coverage] | None = None
 
-    def with_coverage(self, tokenizer: Tokenizer) -> DataReport:
-        """The report with what a vocabulary makes of the sample."""
+    def with_coverage(self, tokenizer: Tokenizer, learned: bool = True) -> DataReport:
+        """The report with what a vocabulary makes of the sample; `learned` is whether it was learned from this text."""
         found, warnings = {}, []
         for number, (side, own) in enumerate(zip(SIDES, (tokenizer.source, tokenizer), strict=True)):
             texts = [pair[number] for pair in self.sample]
@@ -114,8 +121,7 @@ class DataReport:
             found[side] = Coverage(share, len(ids) / max(words, 1), len(ids) / sum(map(len, texts)))
             if share > MUCH_UNKNOWN:
                 warnings.append(
-                    f"{share:.1%} of the tokens on the {side} side are unknown to the vocabulary: it has too few "
-                    "characters. Use a larger `tokenizer.vocabulary`, or bytes."
+                    f"{share:.1%} of the tokens on the {side} side are unknown to the vocabulary{UNKNOWN[learned]}"
                 )
         return replace(self, coverage=found, warnings=(*self.warnings, *warnings))
 
@@ -196,8 +202,14 @@ def _histogram(lengths: Mapping[str, Lengths]) -> list[str]:
 class Survey:
     """Looks at training pairs as they stream by, and keeps what a report needs; its size does not grow with them."""
 
-    def __init__(self, held: Mapping[str, Texts], parts: int = 1) -> None:
-        """`held` are the pairs of other splits, to be looked for among the training pairs of so many corpora."""
+    def __init__(self, held: Mapping[str, Texts], parts: int = 1, answers: Answers | None = None) -> None:
+        """`held` are the pairs of other splits, to be looked for among the training pairs of so many corpora.
+
+        `answers` is what has a label, where targets are labels: they are counted.
+        """
+        self._answers = answers
+        self.labels: Counter[str] = Counter()
+        """How often each label occurs."""
         self._held = {split: _keys(pairs) for split, pairs in held.items() if pairs}
         self._found = {split: [np.zeros(len(keys), dtype=bool) for keys in both] for split, both in self._held.items()}
         self._counts = np.zeros((2, len(EDGES) + 1), dtype=np.int64)
@@ -212,6 +224,9 @@ class Survey:
             self._counts[number] += np.bincount(np.searchsorted(EDGES, lengths), minlength=len(EDGES) + 1)
             self._characters[number] += int(lengths.sum())
             self._longest[number] = max(self._longest[number], int(lengths.max(initial=0)))
+        if self._answers is not None:
+            for target in kept.targets:
+                self.labels.update([target] if self._answers == "text" else target.split())
         for split, both in self._held.items():
             for held, found, keys in zip(both, self._found[split], (kept.source_keys, kept.pair_keys), strict=True):
                 found |= np.isin(held, keys)
@@ -294,7 +309,10 @@ def make_report(
         repairs.carriage_returns | others.repairs.carriage_returns,
         repairs.left_out | others.repairs.left_out,
     )
-    warnings = [*warnings, *([] if labelled else _few(train, survey.lengths()))]
+    translated = any(
+        translates(corpus.languages, filters) for corpus, filters in zip(corpora, others.filters, strict=True)
+    )
+    warnings = [*warnings, *(_once(survey.labels) if labelled else _few(train, survey.lengths(), translated))]
     for corpus, sample, given, filters in zip(corpora, survey.samples(), others.given, others.filters, strict=True):
         whose = f"{corpus.name}: " if len(corpora) > 1 else ""
         warnings += [*_dropped(corpus), *_repeated(corpus)]
@@ -311,26 +329,30 @@ def make_report(
         guesses = _guesses({"train": survey.sample, **{split: pairs[:SAMPLE] for split, pairs in held.items()}})
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,
-        survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample, _labels(survey.sample, answers),
+        survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample,
+        {label: count / survey.labels.total() for label, count in survey.labels.most_common()},
     )  # fmt: skip
 
 
-def _labels(sample: Texts, answers: Answers | None) -> dict[str, float]:
-    """How much of the sample has which label; none where targets are texts."""
-    if answers is None:
-        return {}
-    found = Counter(label for _, target in sample for label in ([target] if answers == "text" else target.split()))
-    return {label: count / found.total() for label, count in found.most_common()}
-
-
 # ---- warnings
+
+
+def translates(languages: tuple[str | None, str | None], filters: Filters) -> bool:
+    """Whether pairs are translations, as far as settings tell.
+
+    They are not where both sides are named as one language. Where one has no name, no limit on the ratio of lengths
+    says that they are something else, such as summaries.
+    """
+    source, target = languages
+    return source != target if source and target else bool(filters.max_ratio)
 
 
 def _odd(corpus: CorpusCounts, sample: Texts, given: Mapping[str, Texts], filters: Filters) -> Iterable[str]:
     """What looks wrong in one corpus: the languages of its sides, and the files it brings for other splits."""
     guesses = _guesses({"train": sample})
     yield from _languages(corpus, guesses)
-    yield from _one_language(sample, guesses)
+    if translates(corpus.languages, filters):
+        yield from _one_language(sample, guesses)
     # What is held out needs no such look: it has come through the filters, and stands as the training pairs do.
     for split, pairs in given.items():
         yield from _swapped(sample, pairs[:SAMPLE], split)
@@ -345,10 +367,21 @@ def _guesses(parts: Mapping[str, Texts]) -> dict[str, Guess | None]:
     }
 
 
-def _few(pairs: int, lengths: Mapping[str, Lengths]) -> Iterable[str]:
+def _few(pairs: int, lengths: Mapping[str, Lengths], translated: bool) -> Iterable[str]:
     # Lines of plain text are no measure: one may be a word or a book.
     if pairs < FEW_PAIRS and "source" in lengths:
-        yield f"only {pairs:,} pairs to train on: a model may learn them by heart instead of how to translate"
+        what = "how to translate" if translated else "what they have in common"
+        yield f"only {pairs:,} pairs to train on: a model may learn them by heart instead of {what}"
+
+
+def _once(labels: Counter[str]) -> Iterable[str]:
+    if rare := [label for label, count in labels.items() if count == 1]:
+        names = ", ".join(f"`{label}`" for label in rare[:LABELS_NAMED])
+        such = f", such as {names}" if len(rare) > LABELS_NAMED else f": {names}"
+        yield (
+            f"{len(rare):,} of {len(labels):,} labels occur only once{such}. What a label means cannot be learned from "
+            "one example. Gather more of them, or join rare labels into one"
+        )
 
 
 def _dropped(corpus: CorpusCounts) -> Iterable[str]:
