@@ -10,6 +10,7 @@ import pytest
 
 from regard.data.corpus import open_corpus
 from regard.data.dataset import read_dataset
+from regard.data.known import report_of
 from regard.data.sources import Music
 from regard.errors import DataError, MissingError
 from regard.text.tokenizer import MusicEvents
@@ -37,6 +38,14 @@ def test_chorales_bring_their_splits(tmp_path: Path) -> None:
     assert [pair.target for pair in corpus.test()] == ["S62 A- T- B-"]
     assert corpus.one_sided
     assert corpus.report().warnings == ()
+
+
+def test_pieces_are_counted_in_words(tmp_path: Path) -> None:
+    report = open_corpus(chorales(tmp_path)).report()
+    assert (report.lengths["target"].mean, report.lengths["target"].longest) == (10, 16)
+    assert "\n  words: target mean 10, longest 16\n" in report.to_text() + "\n"
+    assert "characters" not in report.to_text()
+    assert report_of(report.to_json()).to_text() == report.to_text()
 
 
 def test_only_training_is_transposed(tmp_path: Path) -> None:

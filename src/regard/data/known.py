@@ -148,6 +148,7 @@ def report_of(plain: Mapping[str, Any]) -> DataReport:
         warnings=tuple(plain["warnings"]),
         sample=(),
         coverage={side: Coverage(**found) for side, found in plain["coverage"].items()},
+        unit=plain.get("unit", "characters"),
     )
 
 
