@@ -175,7 +175,8 @@ class Progress:
 
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)
-        words = [f"{self._lines:,} {self._what}", f"{self._lines / seconds:,.1f} {self._what}/s"]
+        what = self._what.removesuffix("s") if self._lines == 1 else self._what
+        words = [f"{self._lines:,} {what}", f"{self._lines / seconds:,.1f} {self._what}/s"]
         if self._tokens:
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
         if self._size:
