@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import load, verification
+from regard import generation, load, verification
 from regard.api import Model
-from regard.decoding.sampling import SamplingSettings
+from regard.cli import common
+from regard.decoding.sampling import Sample, SamplingSettings, sample
 from regard.errors import UsageError
 from tests.tiny import ENGLISH, failed, language_model, regard, write_lines
 
@@ -52,6 +54,25 @@ def test_more_texts_go_on_with_the_seeds_that_follow(model: Model) -> None:
         assert [texts[number].text for texts in found] == model.generate(["one", "two"], SHORT, seed=3 + number)
     with pytest.raises(UsageError, match="`count` must be at least 1, but is 0"):
         model.generations(["one"], count=0)
+
+
+def test_texts_come_as_they_are_drawn(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def counting(*args: object, **named: object) -> list[Sample]:
+        drawn.append(len(args[1]))  # type: ignore[arg-type]
+        return sample(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(generation, "sample", counting)
+    one = SamplingSettings(max_tokens=1)
+    texts = model.each_generation(["one", "two"], one, seed=3, count=10**9)
+    first = [next(texts).text for _ in range(3)]
+    assert drawn == [generation.ROWS]
+    assert first == [found.text for found in model.generations(["one"], one, seed=3, count=3)[0]]
+    few = model.each_generation(["one", "two"], SHORT, seed=3, count=50)
+    assert list(few) == [found for texts in model.generations(["one", "two"], SHORT, 3, 50) for found in texts]
+    with pytest.raises(UsageError, match="`count` must be at least 1, but is 0"):
+        model.each_generation(["one"], count=0)
 
 
 def test_a_line_that_ends_at_once_does_not_end_running_text(model: Model, tmp_path: Path) -> None:
@@ -178,10 +199,33 @@ def test_a_prompt_longer_than_the_model_can_read_is_told_of(babbling_model: Path
     assert "but the model reads 32 at most" in ran.err
 
 
+def test_what_the_vocabulary_lacks_is_told_of_once(tmp_path: Path) -> None:
+    place = language_model(tmp_path / "model", ["tokenizer={kind='characters'}"])
+    options = ("--max-tokens", 2)
+    ran = regard("generate", place, *options, stdin="one\none 中 two\n漢\n".encode())
+    assert ran.code == 0
+    assert ran.err == (
+        "warning: the prompt 'one 中 two' holds '中', which the vocabulary lacks, or parts of it. The model reads them "
+        "as unknown.\n"
+    )
+    assert regard("generate", place, "one", *options).err == ""
+    assert "holds '\\n', which" in regard("generate", place, "one\ntwo", *options).err
+    assert regard("generate", place, "one\ntwo", *options, "--lines", 2).err == ""
+
+
+def test_progress_is_told_in_texts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("regard.status.PAUSE_ELSEWHERE", 0.0)
+    with common.Progress(size=4, what="texts", each=8) as progress:
+        progress.window(["one"])
+        progress.add(2, 6)
+    assert re.fullmatch(r"2 texts  [\d,.]+ texts/s  [\d,]+ tokens/s  25%  0:00 left\n", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--temperature", "-1"], "--temperature must be at least 0"),
+        (["--temperature", "inf"], "--temperature must be at least 0 (no chance) and finite, but is inf"),
         (["--top-p", "0"], "--top-p must be above 0"),
         (["--top-k", "-1"], "--top-k must be at least 0"),
         (["--min-p", "2"], "--min-p must be from 0"),

@@ -96,6 +96,8 @@ def test_another_kind_of_model_is_refused(place: Path) -> None:
         load_recipe("small", [f"init={place / 'gpt'}", pairs(place)])
     with pytest.raises(MissingError, match=r"init: must be a model folder, but .* has no recipe\.toml"):
         load_recipe("small", [f"init={place}"])
+    with pytest.raises(UsageError, match=r"init: must be a model folder.*but is empty"):
+        load_recipe("small", ["init="])
 
 
 def test_texts_longer_than_the_positions(place: Path, tmp_path: Path) -> None:

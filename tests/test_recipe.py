@@ -108,3 +108,9 @@ def test_language_models_read_running_text(name: str, row: int) -> None:
 
 def test_the_defaults_are_a_recipe() -> None:
     assert build_recipe({}, [], "nothing") == Recipe()
+
+
+def test_a_table_that_two_kinds_have_is_named_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_recipe("classify-table", ["model.d_model=3"])
+    assert str(caught.value).count('[model.body] of kind "recurrent"') == 1

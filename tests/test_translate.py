@@ -346,6 +346,8 @@ def test_progress_says_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) ->
     progress.window(["x" * 99])
     assert progress._words() == "4 lines  0.4 lines/s  50 tokens/s  75%  0:05 left"
     unknown = common.Progress()
-    unknown.add(3)
+    unknown.add(1)
+    assert unknown._words().startswith("1 line  ")
+    unknown.add(2)
     assert unknown._words().startswith("3 lines  ")
     assert "left" not in unknown._words()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Walk
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from queue import Queue
 from threading import Event, Thread
 from typing import Any
@@ -58,17 +59,17 @@ class Generator:
         self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
     ) -> list[list[Generation]]:
         """`count` texts for each prompt, by the seeds `seed`, `seed + 1`, …; the same ones in any company."""
+        texts = self.each(prompts, sampling, seed, count)
+        return [list(islice(texts, count)) for _ in prompts]
+
+    def each(self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int) -> Iterator[Generation]:
+        """What `generations` gives, one text after another; no more than `ROWS` of them are held at a time."""
         encoded = [self.encode(prompt, sampling) for prompt in prompts]
-        work = [(place, seed + number) for place in range(len(prompts)) for number in range(count)]
-        found: list[list[Generation]] = [[] for _ in prompts]
-        for first in range(0, len(work), ROWS):
-            some = work[first : first + ROWS]
-            ids = [encoded[place] for place, _ in some]
-            seeds = [seed for _, seed in some]
+        work = ((ids, seed + number) for ids in encoded for number in range(count))
+        while some := list(islice(work, ROWS)):
+            ids, seeds = [ids for ids, _ in some], [own for _, own in some]
             samples = sample(self.network, ids, self.tokenizer.specials, sampling, seeds, running=self.running)
-            for (place, _), drawn in zip(some, samples, strict=True):
-                found[place].append(self._generation(encoded[place], drawn))
-        return found
+            yield from map(self._generation, ids, samples)
 
     def writing(
         self, prompts: Sequence[Sequence[int]], sampling: SamplingSettings, seeds: Sequence[int], on_token: OnToken

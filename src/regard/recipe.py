@@ -158,6 +158,10 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     asked = settings.override(tree, overrides, settings.table_kinds(Recipe))
     if not isinstance(asked.get("init"), str):
         return tree
+    if not asked["init"]:
+        raise UsageError(
+            "init: must be a model folder or the name of a shipped model, but is empty. Name one, or leave it out."
+        )
     place = shipped.resolve(asked["init"]) / "recipe.toml"
     if not place.is_file():
         raise MissingError(f"init: must be a model folder, but {asked['init']} has no {place.name}. Is the path right?")

@@ -126,7 +126,8 @@ def test_shapes_are_few_and_known_before(count: int, tokens: int, layout: Layout
     assert seen == set(batches.shapes)
     assert len(batches.shapes) <= (shapes if layout == "buckets" else 3)  # rows of 10, of 20, and of what is needed
     assert batches.padding_share == pytest.approx(1 - real / slots)
-    assert f"{batches.per_epoch} batches an epoch, {len(batches.shapes)} shape" in batches.summary()
+    some = "1 batch" if batches.per_epoch == 1 else f"{batches.per_epoch} batches"
+    assert f"{some} an epoch, {len(batches.shapes)} shape" in batches.summary()
 
 
 def test_a_long_sentence_makes_rows_that_are_not_common() -> None:

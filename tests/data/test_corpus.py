@@ -101,6 +101,8 @@ def test_text_that_cannot_be_divided_is_told_what_to_do(lines: list[str], tmp_pa
     assert words in str(caught.value)
     assert "pairs" not in str(caught.value)
     assert "valid_source" not in str(caught.value)
+    with pytest.raises(DataError, match="but there are only 51 lines"):
+        open_corpus(Text(str(write(tmp_path / "a.txt", ["a"] * 51)), held_out=0.99)).valid()
 
 
 def test_when_nothing_is_left_the_reasons_are_named(tmp_path: Path) -> None:

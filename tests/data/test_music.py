@@ -10,6 +10,7 @@ import pytest
 
 from regard.data.corpus import open_corpus
 from regard.data.dataset import read_dataset
+from regard.data.known import report_of
 from regard.data.sources import Music
 from regard.errors import DataError, MissingError
 from regard.text.tokenizer import MusicEvents
@@ -37,6 +38,14 @@ def test_chorales_bring_their_splits(tmp_path: Path) -> None:
     assert [pair.target for pair in corpus.test()] == ["S62 A- T- B-"]
     assert corpus.one_sided
     assert corpus.report().warnings == ()
+
+
+def test_pieces_are_counted_in_words(tmp_path: Path) -> None:
+    report = open_corpus(chorales(tmp_path)).report()
+    assert (report.lengths["target"].mean, report.lengths["target"].longest) == (10, 16)
+    assert "\n  words: target mean 10, longest 16\n" in report.to_text() + "\n"
+    assert "characters" not in report.to_text()
+    assert report_of(report.to_json()).to_text() == report.to_text()
 
 
 def test_only_training_is_transposed(tmp_path: Path) -> None:
@@ -166,6 +175,40 @@ def place_of_training(folder: Path) -> int:
     """The number of a file that is trained on."""
     (first, *_) = open_corpus(Music(str(folder))).train()
     return int(first.target.split()[1].removeprefix("on")) - 60
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_a_folder_of_bad_files_is_never_held_out(bad: int, tmp_path: Path) -> None:
+    pytest.importorskip("symusic")
+    place = folders(tmp_path / "m", pieces=4)
+    for file in (place / f"piece-{bad}").iterdir():
+        file.write_bytes(SCALE[:-12])
+    corpus = open_corpus(Music(str(place)))
+    assert [len(pairs) for pairs in (list(corpus.train()), corpus.valid(), corpus.test())] == [3, 3, 3]
+    assert len(corpus.report().repairs.left_out) == 3
+
+
+def test_a_good_folder_beside_a_bad_one_has_nothing_to_validate_on(tmp_path: Path) -> None:
+    pytest.importorskip("symusic")
+    place = folders(tmp_path / "m", pieces=2, performances=1)
+    (place / "piece-1" / "0.mid").write_bytes(SCALE[:-12])
+    with pytest.raises(DataError, match=r"must hold pieces to validate on.*Left out.*piece-1/0\.mid, track 1: must"):
+        open_corpus(Music(str(place)))
+
+
+def test_what_is_wrong_with_the_only_file_comes_before_what_is_missing_beside_it(tmp_path: Path) -> None:
+    pytest.importorskip("symusic")
+    (tmp_path / "bad.mid").write_bytes(SCALE[:-12])
+    with pytest.raises(DataError, match=r"bad\.mid, track 1: must have the"):
+        open_corpus(Music(str(tmp_path / "bad.mid")))
+    (tmp_path / "good.mid").write_bytes(SCALE)
+    with pytest.raises(DataError, match="must hold pieces to validate on"):
+        open_corpus(Music(str(tmp_path / "good.mid")))
+    for tree, message in (([[5]], "train piece 1, step 1: must be a list"), ({"a": 1}, "a list of pieces for `train`")):
+        with pytest.raises(DataError, match=message):
+            open_corpus(Music(write(tmp_path / "c.json", tree), encoding="chorale"))
+    with pytest.raises(DataError, match="JSON holds chorales"):
+        open_corpus(Music(write(tmp_path / "c.json", [CHORALE])))
 
 
 def test_where_all_files_are_bad_one_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def test_by_hand() -> None:
     values = {score.name: score.value for score in report.scores}
     assert values["accuracy"] == values["micro F1"] == 75
     assert values["macro F1"] == pytest.approx(100 * (4 / 5 + 2 / 3) / 2)
+    assert next(score.signature for score in report.scores if score.name == "macro F1").endswith("|labels:2")
     a, b, c = report.labels
     assert (a.precision, a.recall) == (100, pytest.approx(100 * 2 / 3))
     assert (b.precision, b.recall, b.given) == (50, 100, 2)

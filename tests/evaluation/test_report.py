@@ -123,3 +123,5 @@ def test_what_makes_figures_doubtful_is_noted() -> None:
         "100 translations end in a point with a space before it",
         "7 tokens of the reference are unknown to the vocabulary",
     ]
+    (*_, note) = evaluate(["x"] * 100, lines, Scoring(), Likelihood(ones, ones, ones, 1, 50)).notes
+    assert note.startswith("1 token of the reference is unknown to the vocabulary. It is easy to guess")

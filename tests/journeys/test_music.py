@@ -104,6 +104,17 @@ def test_one_note_is_one_note(tmp_path: Path) -> None:
     assert f"{out}: 1 note, " in written.err
 
 
+def test_pieces_drawn_some_at_a_time_are_those_drawn_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = music_model(tmp_path / "model", "chorale")
+    more = ["--max-tokens", "24", "--count", "3", "--midi"]
+    assert regard("generate", model, *more, tmp_path / "a.mid").code == 0
+    monkeypatch.setattr("regard.cli.composing.PIECES", 2)
+    assert regard("generate", model, *more, tmp_path / "b.mid").code == 0
+    one, other = ([(tmp_path / f"{name}-{number}.mid").read_bytes() for number in (1, 2, 3)] for name in "ab")
+    assert one == other
+    assert len(set(one)) == 3
+
+
 def test_another_recipe_is_not_needed_to_go_on(tmp_path: Path) -> None:
     before = music_model(tmp_path / "before", "chorale", "data.grid=1")
     changes = [f"data.music={chorales(tmp_path)}", "training.steps=2", "device=cpu", "log.tensorboard=false"]

@@ -31,9 +31,10 @@ def test_a_track_may_end_without_saying_so() -> None:
 
 
 HOSTILE = {
-    "empty": (b"", "must be a MIDI file, which begins with b'MThd', but is empty"),
-    "text": (b"Once upon a time", "begins with b'Once'"),
-    "riff": (b"RIFF\x00\x00\x00\x00RMID", "begins with b'RIFF'"),
+    "empty": (b"", "must be a MIDI file, which begins with MThd, but is empty"),
+    "text": (b"Once upon a time", "but begins with Once. Is"),
+    "bytes": (b"\x00\xffMT", "but begins with the bytes 00 ff 4d 54. Is"),
+    "riff": (b"RIFF\x00\x00\x00\x00RMID", "but begins with RIFF. Is"),
     "short header": (b"MThd\x00\x00\x00\x06\x00", "must have 14 bytes, but the file ends after 9"),
     "header size": (SCALE[:7] + b"\x07" + SCALE[8:], "must say it has 6 bytes, but says 7"),
     "format": (midi(track(), form=2), "format must be 0 or 1, but is 2"),

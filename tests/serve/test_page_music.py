@@ -80,6 +80,11 @@ def test_lines_of_a_note_by_keyboard_and_without_a_head(page: Page, tmp_path: Pa
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     expect(page.locator(".readout")).to_contain_text("F4, 2.3 s")
+    frame = page.locator(".roll .frame")
+    expect(frame).to_have_count(1)
+    colours = {line.evaluate("line => getComputedStyle(line).stroke") for line in page.locator(".look").all()}
+    assert frame.evaluate("note => getComputedStyle(note).stroke") not in colours
+    assert frame.evaluate("frame => frame.nextElementSibling.matches('.chosen:has(+ .looks)')")  # above the neighbours
     drawn = page.locator(".look").count()
     # Two heads with two lines each, to three notes: some look at the same one, and are seen nevertheless.
     assert drawn == len({line.get_attribute("d") for line in page.locator(".look").all()}) == 4

@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import UsageError
 from regard.music.notes import Note, Piece
-from regard.viewing.pianoroll import LEFT, ROW, TOP, WIDE, Line, pianoroll_svg
+from regard.viewing.pianoroll import LEAST, LEAST_CHOSEN, LEFT, ROW, TOP, WIDE, Line, pianoroll_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 PIECE = Piece.of([Note(0.0, 1.0, 60, 127), Note(1.0, 2.0, 64, 64), Note(3.0, 1.0, 67, 64), Note(3.0, 1.0, 72, 64)])
@@ -73,6 +73,18 @@ def test_a_few_notes_that_the_model_wrote_are_chosen() -> None:
     svg = pianoroll_svg(PIECE, "a piece", primed={0, 1}, lines=LINES)
     assert len(drawn(svg, "chosen")) == 1
     assert len(drawn(svg, "primed")) == 2
+
+
+def test_short_and_quiet_notes_that_lines_begin_at_can_be_found() -> None:
+    piece = Piece.of([Note(second / 2, 0.02, 60 + second % 3, 9) for second in range(120)])
+    svg = pianoroll_svg(piece, "a piece", lines=[Line(90, 80, 0, 0.5)])
+    (chosen,) = drawn(svg, "chosen")
+    assert float(chosen.get("width", "")) == LEAST_CHOSEN
+    assert chosen.get("fill-opacity") == "1.00"
+    assert {float(note.get("width", "")) for note in drawn(svg, "note")} == {LEAST}
+    places = [svg.index(f'class="{look}') for look in ("note", "look", "chosen")]
+    assert places == sorted(places)  # above its neighbours, and above lines
+    assert re.search(r"\.chosen \{[^}]*stroke: #", svg)
 
 
 def test_a_title_is_text() -> None:

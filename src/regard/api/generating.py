@@ -26,10 +26,15 @@ class Generating(Base):
         self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1, count: int = 1
     ) -> list[list[Generation]]:
         """`count` texts after each prompt, drawn by `seed`, `seed + 1`, …, with all that is known of their tokens."""
-        must_be_texts("generate", prompts)
-        if count < 1:
-            raise UsageError(f"generate: `count` must be at least 1, but is {count}. Ask for more.")
+        _check(prompts, count)
         return self._generator.generations(prompts, sampling or SamplingSettings(), seed, count)
+
+    def each_generation(
+        self, prompts: Sequence[str], sampling: SamplingSettings | None = None, seed: int = 1, count: int = 1
+    ) -> Iterator[Generation]:
+        """The texts of `generations` one after another, as they are drawn: however many, a few are held at a time."""
+        _check(prompts, count)
+        return self._generator.each(prompts, sampling or SamplingSettings(), seed, count)
 
     def stream(self, prompt: str = "", sampling: SamplingSettings | None = None, seed: int = 1) -> Iterator[str]:
         """The text that `generate` gives, piece by piece as it is written; no piece ends inside a character."""
@@ -62,3 +67,9 @@ class Generating(Base):
                 f"`{self.recipe.model.kind}`. Use `translate`."
             )
         return Generator(self.network, self.tokenizer, self.running)
+
+
+def _check(prompts: Sequence[str], count: int) -> None:
+    must_be_texts("generate", prompts)
+    if count < 1:
+        raise UsageError(f"generate: `count` must be at least 1, but is {count}. Ask for more.")

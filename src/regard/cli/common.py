@@ -135,11 +135,13 @@ def search_settings(default: SearchSettings, changes: Mapping[str, object]) -> S
 class Progress:
     """Counts lines and tokens on the status line, and says how long it will take where that can be known.
 
-    `size` is the bytes of all lines, None where nobody knows. A quiet one shows nothing.
+    `size` is the bytes of all lines, None where nobody knows. A quiet one shows nothing. `what` is counted, if not
+    lines, and each line of a window gives `each` of them.
     """
 
-    def __init__(self, size: int | None = None, quiet: bool = False) -> None:
+    def __init__(self, size: int | None = None, quiet: bool = False, what: str = "lines", each: int = 1) -> None:
         self._status, self._size, self._quiet = StatusLine(), size, quiet
+        self._what, self._each = what, each
         self._begin = time.monotonic()
         self._lines = self._tokens = 0
         self.before = self._next = 0  # lines before this window, and before the next one
@@ -156,7 +158,7 @@ class Progress:
         """These lines come next."""
         self._behind += self._window
         self.before, self._next = self._next, self._next + len(lines)
-        self._window, self._window_lines, self._window_done = _bytes(lines), len(lines), 0
+        self._window, self._window_lines, self._window_done = _bytes(lines), len(lines) * self._each, 0
 
     def skip(self, lines: Sequence[str]) -> None:
         """These lines need not be done."""
@@ -173,7 +175,8 @@ class Progress:
 
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)
-        words = [f"{self._lines:,} lines", f"{self._lines / seconds:,.1f} lines/s"]
+        what = self._what.removesuffix("s") if self._lines == 1 else self._what
+        words = [f"{self._lines:,} {what}", f"{self._lines / seconds:,.1f} {self._what}/s"]
         if self._tokens:
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
         if self._size:

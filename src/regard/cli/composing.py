@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from regard.api import Model
     from regard.decoding.sampling import SamplingSettings
     from regard.exploring.composing import Composition
+
+PIECES = 64  # drawn at a time
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Music:
         from regard.music.midi import write_midi
 
         primer = None if self.primer is None else _read(self.primer)
-        pieces = model.compose(primer, sampling, seed, count, str(self.primer or "primer"))
+        pieces = _pieces(model, primer, sampling, seed, count, str(self.primer or "primer"))
         for number, composition in enumerate(pieces, 1):
             if not composition.piece.notes:
                 raise DataError(
@@ -84,6 +87,14 @@ class Music:
                 file = _numbered(self.roll, number, count)
                 write_file(file, _drawn(model, composition))
                 print(f"{file}: its piano roll", file=sys.stderr)
+
+
+def _pieces(
+    model: Model, primer: bytes | None, sampling: SamplingSettings, seed: int, count: int, place: str
+) -> Iterator[Composition]:
+    """Some at a time: the first files are there soon, and few pieces are held, however many are asked for."""
+    for first in range(0, count, PIECES):
+        yield from model.compose(primer, sampling, seed + first, min(PIECES, count - first), place)
 
 
 def _read(file: Path) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, load_model, making_settings
+from regard.cli.common import AsJson, ModelFolder, Precision, Progress, load_model, making_settings
 from regard.cli.composing import Music
 from regard.errors import UsageError
 from regard.windows import windows
@@ -73,17 +74,48 @@ def generate(
     if music.wanted:
         music.write(loaded, sampling, seed, count)
         return
-    first = True
-    for prompts in _prompts(prompt):
-        _warn_of_long_prompts(loaded, prompts)
-        write = _streamed if stream else _as_objects if as_json else _whole
-        for text in write(loaded, prompts, sampling, seed, count):
-            if not first and not as_json:
-                print(BETWEEN)
-            first = False
-            for piece in text:
-                print(piece, end="", flush=True)
-            print(flush=True)
+    _print_all(loaded, prompt, _Wanted(sampling, seed, count, stream, as_json))
+
+
+def _print_all(model: Model, prompt: str | None, wanted: _Wanted) -> None:
+    size = None if prompt is None or prompt == STDIN else len(prompt.encode()) + 1
+    first, told = True, False
+    # At a terminal the texts themselves show how far it is.
+    with Progress(size, quiet=sys.stdout.isatty(), what="texts", each=wanted.count) as progress:
+        for prompts in _prompts(prompt):
+            _warn_of_long_prompts(model, prompts)
+            told = told or _warn_of_unknown(model, prompts, wanted.sampling.lines)
+            progress.window(prompts)
+            for text in wanted.texts(model, prompts, progress.add):
+                if not first and not wanted.as_json:
+                    print(BETWEEN)
+                first = False
+                for piece in text:
+                    print(piece, end="", flush=True)
+                print(flush=True)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """How many texts of which kind, and how they are to be printed."""
+
+    sampling: SamplingSettings
+    seed: int
+    count: int
+    stream: bool
+    as_json: bool
+
+    def texts(self, model: Model, prompts: Sequence[str], done: Callable[[int, int], None]) -> Iterator[Iterable[str]]:
+        """Each text as soon as it is there: in one piece, as JSON, or in the pieces in which it comes."""
+        if self.stream:
+            for prompt in prompts:
+                for number in range(self.count):
+                    yield model.stream(prompt, self.sampling, self.seed + number)
+                    done(1, 0)
+            return
+        for found in model.each_generation(prompts, self.sampling, self.seed, self.count):
+            done(1, len(found.tokens))
+            yield [json.dumps(found.to_json(), ensure_ascii=False) if self.as_json else found.text]
 
 
 def _sampling(
@@ -119,26 +151,19 @@ def _warn_of_long_prompts(model: Model, prompts: Sequence[str]) -> None:
             )
 
 
-def _whole(
-    model: Model, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
-) -> Iterator[Iterable[str]]:
-    """Each text in one piece."""
-    for texts in model.generations(prompts, sampling, seed, count):
-        yield from ([found.text] for found in texts)
-
-
-def _as_objects(
-    model: Model, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
-) -> Iterator[Iterable[str]]:
-    """Each text as JSON."""
-    for texts in model.generations(prompts, sampling, seed, count):
-        yield from ([json.dumps(found.to_json(), ensure_ascii=False)] for found in texts)
-
-
-def _streamed(
-    model: Model, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
-) -> Iterator[Iterable[str]]:
-    """Each text in the pieces in which it comes."""
-    for prompt in prompts:
-        for number in range(count):
-            yield model.stream(prompt, sampling, seed + number)
+def _warn_of_unknown(model: Model, prompts: Sequence[str], lines: int) -> bool:
+    """Whether a prompt holds what the vocabulary lacks; the first such word is told of."""
+    unknown = model.tokenizer.unknown
+    for prompt in prompts if unknown is not None else ():
+        # Of a text of several lines, what ends one is a token of its own.
+        plain = " \n" if lines > 1 else " "
+        blanks = (char for char in dict.fromkeys(prompt) if char.isspace() and char not in plain)
+        for word in (*prompt.split(), *blanks):
+            if unknown in model.tokenizer.encode(word):
+                print(
+                    f"warning: the prompt {prompt[:30]!r} holds {word[:30]!r}, which the vocabulary lacks, or parts of "
+                    "it. The model reads them as unknown.",
+                    file=sys.stderr,
+                )
+                return True
+    return False

@@ -179,7 +179,8 @@ class Batches:
     def summary(self) -> str:
         """How many batches and shapes there are, and how much of them is padding."""
         shapes = "1 shape" if len(self.shapes) == 1 else f"{len(self.shapes)} shapes"
-        return f"{self.per_epoch:,} batches an epoch, {shapes}, {100 * self.padding_share:.1f} % padding"
+        batches = "1 batch" if self.per_epoch == 1 else f"{self.per_epoch:,} batches"
+        return f"{batches} an epoch, {shapes}, {100 * self.padding_share:.1f} % padding"
 
     def _plan_of_epoch(self, epoch: int) -> Callable[[int], tuple[int, NDArray[np.int64]]]:
         """For one epoch: from a place in it to the kind of the batch there, and the numbers of its rows."""

@@ -52,7 +52,7 @@ from regard.data.generated import Generated, Pair, Splits, generate
 from regard.data.labelled import Answers, Classes, Labelled, LabelSources, Restoring, Tagged, answers_of, place_of
 from regard.data.labelled import splits as label_splits
 from regard.data.music import splits as music_splits
-from regard.data.report import CorpusCounts, DataReport, Others, Survey, make_report
+from regard.data.report import CorpusCounts, DataReport, Others, Survey, Unit, make_report
 from regard.data.sources import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.streams import open_text
 from regard.errors import DataError, UsageError
@@ -124,6 +124,7 @@ class _Part:
     warnings: tuple[str, ...] = ()
     answers: Answers | None = None
     known_labels: tuple[str, ...] = ()
+    unit: Unit = "characters"
 
     def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
         """What the filters keep, block by block."""
@@ -198,7 +199,8 @@ class Corpus:
         """The training pairs, streamed: what is dropped or held out is left out."""
         held_out = None if self._brings("valid") else self._hold_out()
         given = {split: self._other(split) for split in ("valid", "test")}
-        survey, repairs, passed = Survey(_texts(given), len(self._parts), self.answers), Repairs(), 0
+        survey = Survey(_texts(given), len(self._parts), self.answers, self._parts[0].unit)
+        repairs, passed = Repairs(), 0
         sieves = [Sieve(part.filters, part.languages) for part in self._parts]
         for number, (part, sieve) in enumerate(zip(self._parts, sieves, strict=True)):
             for kept in part.read(sieve, repairs):
@@ -301,9 +303,9 @@ class Corpus:
                 "`data.valid`."
             )
         if self.one_sided:
-            lines = "1 line" if found == 1 else f"{found:,} lines"
+            lines = "is only 1 line" if found == 1 else f"are only {found:,} lines"
             raise DataError(
-                f"{name}: there must be enough lines to hold some out for validation, but there is only {lines}. Cut "
+                f"{name}: there must be enough lines to hold some out for validation, but there {lines}. Cut "
                 "the text into lines, or give other text to validate on with `data.valid`."
             )
         raise DataError(
@@ -447,7 +449,7 @@ def _music(settings: Music) -> _Part:
 
     found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in music_splits(settings).items()}
     form = f"music {settings.encoding} {settings.transpose}"
-    return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True)
+    return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True, unit="words")
 
 
 def _labelled(settings: LabelSources) -> _Part:

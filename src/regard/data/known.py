@@ -147,7 +147,9 @@ def report_of(plain: Mapping[str, Any]) -> DataReport:
         overlaps={split: Overlap(**found) for split, found in plain["overlaps"].items()},
         warnings=tuple(plain["warnings"]),
         sample=(),
+        labels=plain.get("labels", {}),
         coverage={side: Coverage(**found) for side, found in plain["coverage"].items()},
+        unit=plain.get("unit", "characters"),
     )
 
 

@@ -53,15 +53,17 @@ class _Tune(NamedTuple):
 def splits(settings: Music) -> dict[str, Split]:
     """The splits there are: `train`, and `valid` and `test` where something is named or held out for them."""
     places = {"train": settings.music, "valid": settings.valid, "test": settings.test}
-    inside = _inside(settings)
+    held = _HeldOut({}) if _kind(find_music(settings.music)[0]) == ".json" else _held_out(settings)
+    inside = _inside(settings, held)
     if settings.valid is None and "valid" not in inside:
         # To hold out by chance would hold out pieces whose other keys are trained on.
+        left_out = f" Left out is what cannot be read: {held.problem}" if held.problem else ""
         raise DataError(
             f"{settings.music}: must hold pieces to validate on (`valid` in a JSON file, or a second folder or MIDI "
-            "file), but does not. Name some with `data.valid`."
+            f"file), but does not. Name some with `data.valid`.{left_out}"
         )
     return {
-        split: Split(partial(_blocks, settings, split), partial(find_music, place or settings.music))
+        split: Split(partial(_blocks, settings, split, held.splits), partial(find_music, place or settings.music))
         for split, place in places.items()
         if place is not None or split in inside
     }
@@ -85,26 +87,64 @@ def find_music(place: str) -> list[str]:
     return [place]
 
 
-def _inside(settings: Music) -> set[str]:
+class _HeldOut(NamedTuple):
+    """The split of each group of MIDI files that is not for training, and what is wrong with a file that was tried."""
+
+    splits: dict[str, str]
+    problem: DataError | None = None
+
+
+def _inside(settings: Music, held: _HeldOut) -> set[str]:
     """The other splits that the training place itself has pieces for."""
-    files = find_music(settings.music)
-    if _kind(files[0]) == ".json":
-        tree = _json(files[0])
-        return {split for split in ("valid", "test") if isinstance(tree, dict) and tree.get(split)}
-    return set(_held_out(settings).values())
+    (file, *_) = find_music(settings.music)
+    if _kind(file) != ".json":
+        return set(held.splits.values())
+    tree = _json(file)
+    found = {split for split in ("valid", "test") if isinstance(tree, dict) and tree.get(split)}
+    if settings.valid is None and "valid" not in found:
+        list(_chorales(file, settings.encoding, "train"))  # what else is wrong comes first
+    return found
 
 
-def _held_out(settings: Music) -> dict[str, str]:
-    """For each group of MIDI files that is not for training its split; the same ones on every run."""
+def _held_out(settings: Music) -> _HeldOut:
+    """What is held out of MIDI files, the same on every run. Groups without a file that can be read do not count."""
     if settings.valid is not None:
-        return {}  # whoever names pieces to validate on wants all others for training
+        return _HeldOut({})  # whoever names pieces to validate on wants all others for training
     groups = {group for file in find_music(settings.music) for group in _groups(settings.music, file)}
     order = sorted(groups, key=lambda group: hashlib.sha256(group.encode()).digest())
-    each = max(1, round(SHARE * len(order)))
-    if len(order) < 2:
-        return {}
-    tested = order[each : 2 * each] if settings.test is None and len(order) > 2 else []
-    return dict.fromkeys(order[:each], "valid") | dict.fromkeys(tested, "test")
+    share = _share(len(order))
+    good, problem = _first_readable(settings, order, 2 * share + 1)  # one is left to train on
+    if len(good) < 2:
+        return _HeldOut({}, problem)
+    each = share if len(good) > 2 * share else _share(len(good))
+    tested = good[each : 2 * each] if settings.test is None and len(good) > 2 else []
+    return _HeldOut(dict.fromkeys(good[:each], "valid") | dict.fromkeys(tested, "test"), problem)
+
+
+def _share(groups: int) -> int:
+    return max(1, round(SHARE * groups))
+
+
+def _first_readable(settings: Music, order: list[str], most: int) -> tuple[list[str], DataError | None]:
+    """The first groups, up to so many, with a MIDI file that can be read, and what is wrong with the first that cannot.
+
+    Only as many are tried as it takes: to read all music twice would take long.
+    """
+    good: list[str] = []
+    problem: DataError | None = None
+    while len(good) < most and order:
+        some, order = order[: most - len(good)], order[most - len(good) :]
+        unsure = set(some)
+        for name, group, data in _midi_files(settings.music, unsure.__contains__):
+            try:
+                midi_words(data, settings.encoding, name, settings.grid)
+                unsure.discard(group)
+            except DataError as error:
+                problem = problem or error
+        good += [group for group in some if group not in unsure]
+    if problem is not None and not good:
+        raise problem
+    return good, problem
 
 
 def _groups(place: str, file: str) -> Iterator[str]:
@@ -114,7 +154,7 @@ def _groups(place: str, file: str) -> Iterator[str]:
         yield _group(Path(file).relative_to(place) if Path(place).is_dir() else Path(file))
 
 
-def _blocks(settings: Music, split: str, repairs: Repairs) -> Iterator[Block]:
+def _blocks(settings: Music, split: str, held: Mapping[str, str], repairs: Repairs) -> Iterator[Block]:
     """One piece a block, and in training one for each key that it is there in."""
     own = {"train": None, "valid": settings.valid, "test": settings.test}[split]
     read = partial(_tunes, encoding=settings.encoding, grid=settings.grid, left_out=repairs.left_out)
@@ -122,7 +162,6 @@ def _blocks(settings: Music, split: str, repairs: Repairs) -> Iterator[Block]:
     if own is not None:
         tunes = read(own, "train", lambda group: True)
     else:
-        held = {} if _kind(find_music(settings.music)[0]) == ".json" else _held_out(settings)
         tunes = read(settings.music, split, lambda group: held.get(group, "train") == split)
     for number, tune in enumerate(tunes, 1):
         moved = [words for key in keys if (words := transposed(tune.words, key) if key else tune.words) is not None]
@@ -145,7 +184,7 @@ def _tunes(
         yield from _chorales(place, encoding, split)
         return
     found, problem = 0, None
-    for name, data in _midi_files(place, wanted):
+    for name, _, data in _midi_files(place, wanted):
         try:
             tune = _Tune(name, midi_words(data, encoding, name, grid))
         except DataError as error:
@@ -158,17 +197,19 @@ def _tunes(
         raise problem
 
 
-def _midi_files(place: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """The MIDI files of the groups that are wanted: what each is called, and what is in it."""
+def _midi_files(place: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, bytes]]:
+    """The MIDI files of the groups that are wanted: what each is called, its group, and what is in it."""
     for file in find_music(place):
         if _kind(file) == ".tar":
-            members = _members(file, wanted)
-            yield from ((f"{file}, {member.name}", data) for member, data in members if data is not None)
+            for member, data in _members(file, wanted):
+                if data is not None:
+                    yield f"{file}, {member.name}", _group(PurePosixPath(member.name)), data
             continue
         path = Path(file)
-        if wanted(_group(path.relative_to(place) if Path(place).is_dir() else path)):
+        group = _group(path.relative_to(place) if Path(place).is_dir() else path)
+        if wanted(group):
             with path.open("rb") as stream:
-                yield file, stream.read(LARGEST + 1)  # more is refused by its size
+                yield file, group, stream.read(LARGEST + 1)  # more is refused by its size
 
 
 def _group(path: PurePath) -> str:

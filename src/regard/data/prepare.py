@@ -168,7 +168,9 @@ def _with_first(chunks: Iterator[Mapping[str, Ragged]]) -> Iterator[Mapping[str,
 
 def _progress(writer: StoreWriter, seconds: float) -> str:
     tokens = sum(writer.tokens.values())
-    return f"encoded {writer.examples:,} examples, {tokens:,} tokens; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
+    examples = "1 example" if writer.examples == 1 else f"{writer.examples:,} examples"
+    written = "1 token" if tokens == 1 else f"{tokens:,} tokens"
+    return f"encoded {examples}, {written}; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
 
 
 def encoded(examples: Iterable[Texts], tokenizers: Sequence[Encoder]) -> Iterator[dict[str, Ragged]]:

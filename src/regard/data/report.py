@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 SIDES = ("source", "target")
+Unit = Literal["characters", "words"]
+"""What texts are measured in: those that are made of words, such as music, have no characters worth counting."""
 EDGES = (25, 50, 100, 200, 400)
 SAMPLE = 1_000
 LOOKED_AT = 2_000  # characters of each of them
@@ -63,7 +65,10 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Characters of one side: how many texts have up to 25, 50, 100, 200, 400 and more, their mean, and the longest."""
+    """Characters of one side: how many texts have up to 25, 50, 100, 200, 400 and more, their mean, and the longest.
+
+    In words, where the report says so.
+    """
 
     counts: tuple[int, ...]
     mean: float
@@ -107,6 +112,8 @@ class DataReport:
     labels: Mapping[str, float] = field(default_factory=dict)
     """Where targets are labels: the share of each, the most frequent first."""
     coverage: Mapping[str, Coverage] | None = None
+    unit: Unit = "characters"
+    """What lengths are counted in."""
 
     def with_coverage(self, tokenizer: Tokenizer, learned: bool = True) -> DataReport:
         """The report with what a vocabulary makes of the sample; `learned` is whether it was learned from this text."""
@@ -145,7 +152,7 @@ class DataReport:
             lines.append(f"  looks like {guesses}")
         # A text with labels is the source of nothing.
         named = {"source": "text"} if self.labels else {side: side for side in self.lengths}
-        lines += _histogram({name: self.lengths[side] for side, name in named.items()})
+        lines += _histogram({name: self.lengths[side] for side, name in named.items()}, self.unit)
         if self.labels:
             shown = ", ".join(f"{label} {share:.1%}" for label, share in list(self.labels.items())[:LABELS_SHOWN])
             rest = len(self.labels) - LABELS_SHOWN
@@ -182,7 +189,10 @@ def _words(guess: Guess | None) -> str:
     return "an unknown language" if guess is None else f"{guess.language} ({guess.confidence:.0%} sure)"
 
 
-def _histogram(lengths: Mapping[str, Lengths]) -> list[str]:
+def _histogram(lengths: Mapping[str, Lengths], unit: Unit) -> list[str]:
+    means = "  ".join(f"{side} mean {found.mean:,.0f}, longest {found.longest:,}" for side, found in lengths.items())
+    if unit == "words":
+        return [f"  words: {means}"]  # the steps are those of sentences, and a piece is longer than the last
     labels = [f"up to {edge}" for edge in EDGES] + [f"over {EDGES[-1]}"]
     lines = []
     highest = max(number for side in lengths.values() for number, count in enumerate(side.counts) if count)
@@ -192,7 +202,6 @@ def _histogram(lengths: Mapping[str, Lengths]) -> list[str]:
             share = side.counts[number] / max(sum(side.counts), 1)
             cells.append(f"{'█' * round(share * BAR):{BAR}} {share:4.0%}")
         lines.append(f"  {label:>9}  {'  '.join(cells)}")
-    means = "  ".join(f"{side} mean {found.mean:.0f}, longest {found.longest:,}" for side, found in lengths.items())
     return [f"  characters: {means}", *lines]
 
 
@@ -202,12 +211,15 @@ def _histogram(lengths: Mapping[str, Lengths]) -> list[str]:
 class Survey:
     """Looks at training pairs as they stream by, and keeps what a report needs; its size does not grow with them."""
 
-    def __init__(self, held: Mapping[str, Texts], parts: int = 1, answers: Answers | None = None) -> None:
+    def __init__(
+        self, held: Mapping[str, Texts], parts: int = 1, answers: Answers | None = None, unit: Unit = "characters"
+    ) -> None:
         """`held` are the pairs of other splits, to be looked for among the training pairs of so many corpora.
 
         `answers` is what has a label, where targets are labels: they are counted.
         """
         self._answers = answers
+        self.unit: Unit = unit
         self.labels: Counter[str] = Counter()
         """How often each label occurs."""
         self._held = {split: _keys(pairs) for split, pairs in held.items() if pairs}
@@ -220,7 +232,8 @@ class Survey:
         """Take some pairs of a corpus into account."""
         self._pairs += len(kept.sources)
         for number, side in enumerate((kept.sources, kept.targets)):
-            lengths = np.fromiter(map(len, side), dtype=np.int64, count=len(side))
+            measured = map(len, side) if self.unit == "characters" else (len(text.split()) for text in side)
+            lengths = np.fromiter(measured, dtype=np.int64, count=len(side))
             self._counts[number] += np.bincount(np.searchsorted(EDGES, lengths), minlength=len(EDGES) + 1)
             self._characters[number] += int(lengths.sum())
             self._longest[number] = max(self._longest[number], int(lengths.max(initial=0)))
@@ -330,7 +343,7 @@ def make_report(
     return DataReport(
         tuple(corpora), repairs, train, len(held.get("valid", ())), len(held.get("test", ())), others.held_out,
         survey.lengths(), guesses, overlaps, tuple(warnings), survey.sample,
-        {label: count / survey.labels.total() for label, count in survey.labels.most_common()},
+        {label: count / survey.labels.total() for label, count in survey.labels.most_common()}, unit=survey.unit,
     )  # fmt: skip
 
 

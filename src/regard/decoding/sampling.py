@@ -62,13 +62,13 @@ class SamplingSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"`temperature` must be at least 0 (no chance), but is {self.temperature}")
+            raise ValueError(f"`temperature` must be at least 0 (no chance) and finite, but is {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"`top_p` must be above 0 and at most 1 (all tokens), but is {self.top_p}")
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"`min_p` must be from 0 (all tokens) to 1, but is {self.min_p}")
         if not 0 < self.repetition_penalty < math.inf:
-            raise ValueError(f"`repetition_penalty` must be above 0, but is {self.repetition_penalty}")
+            raise ValueError(f"`repetition_penalty` must be above 0 and finite, but is {self.repetition_penalty}")
         for name, least in (("top_k", 0), ("max_tokens", 1), ("alternatives", 0), ("lines", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, but is {getattr(self, name)}")

@@ -164,9 +164,10 @@ def counted(
 
 def tallies(each_LC: Counts) -> list[Tally]:
     """Accuracy and F1 as sums over lines; `each_LC` is what `counted` gives."""
-    hits_LC, right_LC, _ = np.split(each_LC, 3, axis=1)
+    hits_LC, right_LC, given_LC = np.split(each_LC, 3, axis=1)
     both_LC = np.stack([hits_LC.sum(axis=1), right_LC.sum(axis=1)], axis=1).astype(np.float64)
-    answers, labels = int(right_LC.sum()), hits_LC.shape[1]
+    answers = int(right_LC.sum())
+    labels = np.count_nonzero((right_LC + given_LC).sum(axis=0))
     macro = f"mean of the F1 of labels that occur, in percent|labels:{labels}"
     return [
         Tally("accuracy", f"right / answers, in percent|answers:{answers}", both_LC, _accuracy),

@@ -187,10 +187,12 @@ def _notes(lines: Lines, files: Sequence[TestSet], likelihood: Likelihood | None
 def _unknown(likelihood: Likelihood) -> list[str]:
     if not likelihood.unknown:
         return []
-    return [
-        f"{likelihood.unknown:,} tokens of the {likelihood.read.partition('|')[0].removeprefix('first ')} are unknown "
-        "to the vocabulary. They are easy to guess, so the perplexities are lower than they should be."
-    ]
+    what = likelihood.read.partition("|")[0].removeprefix("first ")
+    if likelihood.unknown == 1:
+        found = f"1 token of the {what} is unknown to the vocabulary. It is"
+    else:
+        found = f"{likelihood.unknown:,} tokens of the {what} are unknown to the vocabulary. They are"
+    return [f"{found} easy to guess, so the perplexities are lower than they should be."]
 
 
 def _span(bucket: Bucket) -> str:

@@ -26,8 +26,8 @@ def check_midi(data: bytes, place: str) -> None:
     if len(data) > LARGEST:
         raise DataError(f"{place}: a MIDI file must have at most {LARGEST:,} bytes, but has {len(data):,}. Cut it up.")
     if data[:4] != b"MThd":
-        found = f"begins with {data[:4]!r}" if data else "is empty"
-        raise DataError(f"{place}: must be a MIDI file, which begins with b'MThd', but {found}. Is it the right file?")
+        found = f"begins with {_shown(data[:4])}" if data else "is empty"
+        raise DataError(f"{place}: must be a MIDI file, which begins with MThd, but {found}. Is it the right file?")
     if len(data) < HEADER:
         raise DataError(f"{place}: the header must have {HEADER} bytes, but the file ends after {len(data)}. {COPY}")
     length, form, tracks, division = (int.from_bytes(data[a:b]) for a, b in ((4, 8), (8, 10), (10, 12), (12, 14)))
@@ -41,6 +41,12 @@ def check_midi(data: bytes, place: str) -> None:
             "Save it with musical time."
         )
     _check_chunks(data, place, tracks)
+
+
+def _shown(data: bytes) -> str:
+    """Letters as they are, and anything else in numbers."""
+    text = data.decode("latin-1")
+    return text if text.isascii() and text.isprintable() else f"the bytes {data.hex(' ')}"
 
 
 def _check_chunks(data: bytes, place: str, tracks: int) -> None:

@@ -129,7 +129,7 @@ class _Builder:
         """Note a key that the table does not have, and where it may have been meant to be."""
         fixes = [f"did you mean `{near}`?" for near in difflib.get_close_matches(key, known, 1)]
         if key in self.homes:
-            fixes.append(f"`{key}` belongs to {' or '.join(self.homes[key])}")
+            fixes.append(f"`{key}` belongs to {' or '.join(dict.fromkeys(self.homes[key]))}")
         fix = " ".join(fixes) or f"remove it; the keys there are {', '.join(known)}"
         self.problems.append(f"{join(path, key)}: {_header(path)} has no such key, but {_show(value)} is set; {fix}")
 

@@ -19,15 +19,18 @@ ROW = 7  # pixels a semitone
 BELOW = 46
 APART = 10  # pixels between the arcs of neighbouring heads, where there is room
 ENTRY, ENTRIES = 64, 10  # pixels of a head in the legend, and how many stand in a row of it
+LEAST, LEAST_CHOSEN = 2, 9  # pixels of a note, and of one that lines begin at: it has to be found
 FOCUS = 4  # notes whose lines are drawn, unless told
 COLOURS = (("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
            ("#86590a", "#e8c15a"), ("#b3206b", "#ff8fc0"), ("#18727d", "#66d3df"), ("#5f636c", "#b3b8bf"))  # fmt: skip
 BLACK = (1, 3, 6, 8, 10)  # keys of an octave
 _STYLE = """
-.black { fill: #f2f4f9; } .note { fill: #3b4250; } .primed { fill: #a9b0bd; } .chosen { fill: #c2490f; }
+.black { fill: #f2f4f9; } .note { fill: #3b4250; } .primed { fill: #a9b0bd; }
+.chosen { fill: #c2490f; stroke: #14171c; stroke-width: 1.5; }
 .look { fill: none; stroke-linecap: round; opacity: .75; }
 @media (prefers-color-scheme: dark) {
-  .black { fill: #1d2126; } .note { fill: #c9ced8; } .primed { fill: #5d6573; } .chosen { fill: #f19a4b; }
+  .black { fill: #1d2126; } .note { fill: #c9ced8; } .primed { fill: #5d6573; }
+  .chosen { fill: #f19a4b; stroke: #f4f6fa; }
 }
 """
 
@@ -56,10 +59,13 @@ def pianoroll_svg(
     heads = 1 + max((line.head for line in lines), default=-1)
     roll = _Roll(piece, heads)
     parts = [text(MARGIN, 30, title, "title"), *roll.keys(), *roll.seconds()]
+    framed = chosen if drawn else set()
     for number, note in enumerate(piece.notes):
-        look = "chosen" if number in chosen and drawn else "primed" if number in primed else "note"
-        parts.append(roll.note(note, look))
+        if number not in framed:
+            parts.append(roll.note(note, "primed" if number in primed else "note"))
     parts += [roll.line(line) for line in sorted(drawn, key=lambda line: line.weight)]
+    # Last, so that neither lines nor neighbours hide where lines begin.
+    parts += [roll.note(piece.notes[number], "chosen") for number in sorted(framed)]
     below = BELOW
     if drawn:
         parts += roll.legend()
@@ -111,10 +117,12 @@ class _Roll:
         ]
 
     def note(self, note: Note, look: str) -> str:
-        width = max(note.duration * self.scale - 0.6, 1)
+        chosen = look == "chosen"
+        width = max(note.duration * self.scale - 0.6, LEAST_CHOSEN if chosen else LEAST)
+        opacity = 1 if chosen else 0.35 + 0.65 * note.velocity / 127
         return (
             f'<rect class="{look}" x="{self.x(note.start):.1f}" y="{self.y(note.pitch) + 0.5:.1f}" width="{width:.1f}" '
-            f'height="{ROW - 1}" rx="1.5" fill-opacity="{0.35 + 0.65 * note.velocity / 127:.2f}"/>'
+            f'height="{ROW - 1}" rx="1.5" fill-opacity="{opacity:.2f}"/>'
         )
 
     def line(self, line: Line) -> str:
@@ -134,7 +142,7 @@ class _Roll:
     def legend(self) -> list[str]:
         """Which colour is whose, in as many rows as it takes."""
         y = self.bottom + 34
-        found = [text(LEFT, y, "lines lead to what was looked at when an orange note was written", "small quiet")]
+        found = [text(LEFT, y, "lines lead to what was looked at when a framed orange note was written", "small quiet")]
         left = LEFT + WIDE - ENTRY * min(self.heads, ENTRIES)
         for head in range(self.heads):
             row, place = divmod(head, ENTRIES)

@@ -7,7 +7,7 @@ import { number, percent, t, whole } from "./words.js";
 
 export const view = { id: "music", suits: (model) => model.music === true, open: (root, app) => new Music(root, app) };
 
-const SECOND = 56, ROW = 7, HIGHEST = 400; // pixels of a second, of a semitone, and of the whole roll
+const SECOND = 56, ROW = 7, HIGHEST = 400, LEAST = 4, AROUND = 3; // pixels of a second, a semitone, the whole roll, a short note, and from a note to its frame
 const LARGEST = 180_000; // bytes of a primer: what a request has room for
 const NAMES = ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"];
 const name = (pitch) => `${NAMES[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
@@ -99,8 +99,9 @@ class Music {
     const width = Math.max(this.player.length * SECOND + 24, this.roll.clientWidth), height = count * this.row;
     const dark = Array.from({ length: count }, (_, i) => low + i).filter((pitch) => [1, 3, 6, 8, 10].includes(pitch % 12));
     this.boxes = answer.notes.map(([start, duration, pitch, velocity], i) => makeSvg("rect", {
-      class: primed.has(i) ? "note primed" : "note", x: start * SECOND, y: this.y(pitch), width: Math.max(duration * SECOND - 1, 2), height: this.row - 1, rx: 1.5, "data-note": i, style: { "--loud": (0.4 + (0.6 * velocity) / 127).toFixed(2) },
+      class: primed.has(i) ? "note primed" : "note", x: start * SECOND, y: this.y(pitch), width: Math.max(duration * SECOND - 1, LEAST), height: this.row - 1, rx: 1.5, "data-note": i, style: { "--loud": (0.4 + (0.6 * velocity) / 127).toFixed(2) },
     }));
+    this.frame = makeSvg("rect", { class: "frame", rx: 3.5 });
     this.lines = makeSvg("g", { class: "looks" });
     this.head = makeSvg("line", { class: "playhead", x1: 0, x2: 0, y1: 0, y2: height });
     this.roll.replaceChildren(makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
@@ -130,6 +131,7 @@ class Music {
   /** Shows what was looked at when a note was written; colour by head, width by weight. */
   choose(note) {
     this.boxes?.[this.chosen]?.classList.remove("chosen");
+    this.frame?.remove();
     this.chosen = note;
     const box = this.boxes?.[note], seen = (this.byNote?.get(note) ?? []).filter(([, , head]) => !this.notes.hidden.includes(head));
     this.lines?.replaceChildren(...seen.filter(([one, other]) => one !== other).map((line) => this.line(line)));
@@ -138,6 +140,8 @@ class Music {
       return;
     }
     box.classList.add("chosen");
+    for (const [side, more] of [["x", -AROUND], ["y", -AROUND], ["width", 2 * AROUND], ["height", 2 * AROUND]]) this.frame.setAttribute(side, Number(box.getAttribute(side)) + more);
+    this.lines.before(this.frame, box); // above the neighbours
     const [start, , pitch] = this.answer.notes[note];
     const best = [...seen].sort((one, other) => other[3] - one[3]).slice(0, 4);
     const looked = best.map(([, other, head, weight]) => t("music.looked", { note: name(this.answer.notes[other][2]), seconds: number(this.answer.notes[other][0], 1), head: head + 1, share: percent(weight) }));
