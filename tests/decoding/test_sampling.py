@@ -253,12 +253,12 @@ def test_other_seeds_make_other_texts() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"temperature": -0.1}, "`temperature` must be at least 0 (no chance), but is -0.1"),
-        ({"temperature": math.nan}, "`temperature` must be at least 0 (no chance), but is nan"),
+        ({"temperature": -0.1}, "`temperature` must be at least 0 (no chance) and finite, but is -0.1"),
+        ({"temperature": math.inf}, "`temperature` must be at least 0 (no chance) and finite, but is inf"),
         ({"top_k": -1}, "`top_k` must be at least 0, but is -1"),
         ({"top_p": 0.0}, "`top_p` must be above 0 and at most 1 (all tokens), but is 0.0"),
         ({"min_p": 1.1}, "`min_p` must be from 0 (all tokens) to 1, but is 1.1"),
-        ({"repetition_penalty": 0.0}, "`repetition_penalty` must be above 0, but is 0.0"),
+        ({"repetition_penalty": 0.0}, "`repetition_penalty` must be above 0 and finite, but is 0.0"),
         ({"max_tokens": 0}, "`max_tokens` must be at least 1, but is 0"),
         ({"alternatives": -1}, "`alternatives` must be at least 0, but is -1"),
     ],
