@@ -22,6 +22,7 @@ from regard.data.corpus import open_text
 SHARES = (100, 10, 1)  # percent of the summaries to fine-tune on
 STEPS = {100: 4_000, 10: 1_000, 1: 400}
 SEEDS = (1, 2, 3)
+TEXTS = {"aeslc": ("e-mails", "Subjects of e-mails"), "scitldr": ("abstracts", "Sentences for abstracts")}
 # As many parameters as the decoder alone has, in three layers on each side.
 ENCODER_DECODER = (
     'model={kind = "transformer", encoder_layers = 3, decoder_layers = 3, d_model = 512, d_ff = 1_536, heads = 8, '
@@ -157,9 +158,7 @@ def sample_efficiency(bench: Bench, corpus: str) -> None:
     """The curve: ROUGE-L against the share of the summaries that was trained on; and whether it is chance."""
     from regard.viewing.curves import Axis, Curve, curves_svg
 
-    texts, title = {"aeslc": ("e-mails", "Subjects of e-mails"), "scitldr": ("abstracts", "Sentences for abstracts")}[
-        corpus
-    ]
+    texts, title = TEXTS[corpus]
     curves = []
     for kind, label in (("fine-tuned", "pre-trained"), ("scratch", "from scratch")):
         points = [(float(percent), written(bench, f"summary-{corpus}-{percent}-{kind}")["ROUGE-L"])
@@ -203,7 +202,7 @@ def jobs() -> list[Job]:
             found.append(Job(f"{recipe}-{seed}", 0.2, run, minutes=2.5))
     pairs = tuple(f"{recipe}-{seed}" for seed in SEEDS for recipe in ("decoder-only-multi30k", "multi30k"))
     found.append(Job("multi30k-compared", 0.0, multi30k_compared, pairs))
-    for corpus in ("aeslc", "scitldr"):
+    for corpus in TEXTS:
         tuned = []
         for percent in SHARES:
             for kind in ("fine-tuned", "scratch"):

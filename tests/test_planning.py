@@ -15,10 +15,11 @@ import torch
 from regard import planning
 from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
+from regard.data.glance import CorpusSize, measure
 from regard.errors import MissingError, UsageError
 from regard.machine import Machine
 from regard.models.build import build
-from regard.planning import FILLED, SHARE, CorpusSize, choose, measure, plan
+from regard.planning import FILLED, SHARE, choose, plan
 from regard.recipe import Recipe, load_recipe
 from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
@@ -199,6 +200,24 @@ def test_a_model_that_does_not_fit_is_warned_of() -> None:
     recipe = generated_recipe()
     assert "warning" not in plan(recipe, CPU, None).to_text()
     assert "training.parts" in plan(recipe, replace(CPU, memory=1_000), None).to_text()
+
+
+def test_a_run_took_six_products_a_weight_and_pair() -> None:
+    recipe, d, inner, vocabulary, tokens = load_recipe("demo"), 96, 384, 8_000, 2_000_000
+    weights = 2 * (4 * d * d + 2 * d * inner) + 2 * (8 * d * d + 2 * d * inner) + d * vocabulary
+    found = planning.training_flops(recipe, vocabulary, tokens, 900)
+    # Two for each multiply-add, forward, and twice as many on the way back; attention among 25 tokens is little.
+    assert found == pytest.approx(tokens / 2 * 6 * weights, rel=0.05)
+    twice = replace(recipe, training=replace(recipe.training, r_drop=5.0))
+    assert planning.training_flops(twice, vocabulary, tokens, 900) == pytest.approx(2 * found)
+    assert planning.training_flops(load_recipe("classify-language"), vocabulary, tokens, 900) is None
+
+
+@pytest.mark.parametrize("kind", ["gpt", "decoder-only"])
+def test_what_it_took_is_counted_within_the_positions_there_are(kind: str) -> None:
+    few = ["model.d_model=16", "model.d_ff=32", "model.heads=2", "model.layers=1", "model.max_positions=8"]
+    recipe = load_recipe("lm-shakespeare-small" if kind == "gpt" else "decoder-only", [*few, "model.positions=learned"])
+    assert (planning.training_flops(recipe, 100, 1_000, 1) or 0) > 0
 
 
 def test_rows_of_buckets_are_as_long_as_sentences() -> None:

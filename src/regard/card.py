@@ -26,14 +26,12 @@ from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
 from regard.data.report import translates
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
-from regard.models.build import build_any
 from regard.models.transformer import TransformerSettings
 from regard.recipe import LABELLING, Recipe
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.training.trainer import Validation
 from regard.version import VERSION
-from regard.viewing.costs import SENTENCE, spent
 from regard.viewing.training_curves import CURVES, Event, read_metrics
 
 START = "start"
@@ -72,6 +70,8 @@ class Result:
     validation: Validation
     scores: Sequence[Score] = ()
     """On the validation set, each with its signature."""
+    flops: float | None = None
+    """Of the matrix products of all training steps; None where they are not counted."""
 
 
 def model_card(place: Path, recipe: Recipe, result: Result) -> str:
@@ -206,8 +206,8 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
     ]
     if seconds := _seconds(events):
         rows.append(("time", f"{clock(seconds)} (h:mm:ss)" if seconds >= 3600 else f"{clock(seconds)} (m:ss)"))
-    if flops := _flops(recipe, result, events):
-        rows.append(("cost", f"about {flops:.1e} FLOPs of matrix products"))
+    if result.flops is not None:
+        rows.append(("cost", f"about {result.flops:.1e} FLOPs of matrix products"))
     for event in _changes(starts):
         team = f", {event['processes']} processes" if event.get("processes", 1) > 1 else ""
         rows.append(("machine", f"{event['machine']}{team}; torch {event['torch']}, Python {event['python']}"))
@@ -348,18 +348,6 @@ def _seconds(events: Sequence[Event]) -> float:
             total, last = total + last, 0.0
         last = max(last, event.get("seconds") or 0.0)
     return total + last
-
-
-def _flops(recipe: Recipe, result: Result, events: Sequence[Event]) -> float | None:
-    """What all training steps took together; of models that give labels it is not counted."""
-    tokens = sum(event.get("tokens", 0) for event in events if event.get("event") == "step")
-    if not tokens or recipe.model.kind in LABELLING:
-        return None
-    with torch.device("meta"):
-        model = build_any(recipe.model, result.vocabulary)
-    length = recipe.batch.row if recipe.batch.layout in ("blocks", "stream") else SENTENCE
-    readings = 2 if recipe.training.r_drop or recipe.training.simcut else 1
-    return spent(model, length, readings * tokens, result.step, recipe.training.optimiser)
 
 
 def _by_clock(recipe: Recipe, events: Sequence[Event]) -> str:

@@ -24,6 +24,7 @@ from regard.initial import Beginning, beginning_of
 from regard.interop import features
 from regard.machine import choose_device
 from regard.models.transformer_xl import TransformerXL
+from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.status import StatusLine
 from regard.text.labels import labels_of
@@ -347,7 +348,10 @@ class _Run:
             parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
             tokenizer = self.data.tokenizer
             size = tokenizer.size if self.data.train.labels is None else tokenizer.source.size
-            result = card.Result(parameters, size, ending.step, ending.sentence, final.validation, final.scores)
+            events = read_metrics(self.out / folder.METRICS)
+            tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+            flops = training_flops(self.recipe, size, tokens, ending.step)
+            result = card.Result(parameters, size, ending.step, ending.sentence, final.validation, final.scores, flops)
             folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
         return outcome
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from regard import bands, planning
-from regard.planning import BYTES_A_TOKEN, CPU_HOURS, SHARE
+from regard.data.glance import BYTES_A_TOKEN
+from regard.planning import CPU_HOURS, SHARE
 from regard.recipe import presets
 from regard.status import PAUSE_ELSEWHERE
 from regard.training import usual

@@ -147,10 +147,11 @@ class _Asked:
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine."""
         from regard import planning
+        from regard.data.glance import measure
         from regard.recipe import load_recipe
 
         settings = load_recipe("small", [*self.data, *self.changes])
-        size = planning.measure(settings.data)
+        size = measure(settings.data)
         return planning.choose(size, _machine(settings), self.data, self.changes)
 
 
@@ -162,6 +163,7 @@ def _machine(recipe: Recipe) -> Machine:
 
 def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
     from regard import planning
+    from regard.data.glance import measure
 
     recipe, choice = asked.given(), None
     if recipe is None:
@@ -170,7 +172,7 @@ def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
     if choice is not None and world == 1:
         found = choice.plan
     else:
-        found = planning.plan(recipe, _machine(recipe), planning.measure(recipe.data), world)
+        found = planning.plan(recipe, _machine(recipe), measure(recipe.data), world)
     if as_json:
         print(json.dumps(found.to_json(), ensure_ascii=False))
         return

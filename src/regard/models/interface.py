@@ -39,6 +39,8 @@ class Learner(nn.Module, ABC):
     """Whether torch has an exactly repeatable version of all that a GPU does in a training step of this model."""
     packs_sentences: bool = True
     """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
+    context: int | None = None
+    """How many tokens it can read, of a target with the start among them; None if any number will do."""
 
     @abstractmethod
     def losses(self, batch: Batch, criterion: Criterion) -> Tensor:
@@ -58,8 +60,6 @@ class SequenceModel(Learner, Generic[StateT]):
     """Whether it reads a source before it writes; a language model does not."""
     joins_source: ClassVar[bool] = False
     """Whether source and target become one sequence inside, and its attention is over both."""
-    context: int | None = None
-    """How many target tokens it can read, the start among them; None if any number will do."""
 
     @abstractmethod
     def features(self, batch: Batch) -> Tensor:

@@ -23,8 +23,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-import torch
-
 from regard import experiment, folder, settings
 from regard.data.corpus import Files, open_corpus
 from regard.data.dataset import read_dataset
@@ -36,14 +34,13 @@ from regard.errors import DataError, UsageError
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring, target_language
 from regard.files import MANIFEST, write_file
-from regard.models.build import build
+from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length
 from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
 from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.training import checkpoint
 from regard.version import VERSION
-from regard.viewing.costs import SENTENCE, spent
 from regard.viewing.training_curves import Event, read_metrics
 
 Say = Callable[[str], None]
@@ -233,7 +230,7 @@ def measure(
         parameters=judge.parameters,
         steps=events[-1]["step"],
         tokens=tokens,
-        flops=training_flops(recipe, judge.tokenizer.size, tokens, events[-1]["step"]),
+        flops=training_flops(recipe, judge.tokenizer.size, tokens, events[-1]["step"]) or 0.0,
         seconds=sum(event["took"] for event in steps),
         speed=_speed(steps),
         beside=beside,
@@ -281,13 +278,6 @@ def measure_together(
         lengths=_stretches(study, pairs, judgement),
         changes=list(changes),
     )
-
-
-def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> float:
-    """Floating-point operations of training on so many tokens of both sides, as sentences of 25."""
-    with torch.device("meta"):
-        model = build(recipe.model, vocabulary)
-    return spent(model, SENTENCE, tokens, steps, recipe.training.optimiser)
 
 
 def _in_turn(starts: Sequence[Event], name: str) -> str:

@@ -61,6 +61,11 @@ class ObjectiveSettings:
         if self.samples < 2:
             raise ValueError(f"`samples` must be at least 2, to be compared with each other, but is {self.samples}")
 
+    @property
+    def readings(self) -> int:
+        """How often each row of a batch is read."""
+        return 2 if self.r_drop or self.simcut else 1
+
 
 class Objective(nn.Module):
     """A model and what it is trained to make small: a batch → the sum of its losses, [].
@@ -100,11 +105,6 @@ class Objective(nn.Module):
         if isinstance(model, SequenceModel) and type(model).losses is SequenceModel.losses:
             self._features = _compiled(model, compiled) if compiled else model.features
 
-    @property
-    def readings(self) -> int:
-        """How often each row of a batch is read."""
-        return 2 if self.settings.r_drop or self.settings.simcut else 1
-
     def forward(self, batch: Batch) -> Tensor:
         """The sum over all labels, []; divide by how many there are."""
         rewarded = self._rewarded(batch) if self.settings.reward else 0
@@ -125,7 +125,7 @@ class Objective(nn.Module):
         return worse - worse.detach()
 
     def _of_labels(self, batch: Batch) -> Tensor:
-        if self.readings == 2:
+        if self.settings.readings == 2:
             return self._two_readings(batch)
         if self.carried is not None and isinstance(self.model, ContinuingModel):
             features, self.carried = self.model.read_on(batch, self.carried)

@@ -166,7 +166,7 @@ class Trainer:
                 f'weights, but is `{settings.parallel}`, which divides them. Set `training.parallel = "ddp"`.'
             )
         objective = Objective(model, settings, worthwhile if compiled and not sharded else (), batches.streams, rewards)
-        self._readings, self._reader = objective.readings, objective
+        self._reader = objective
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(model, settings.optimiser)
         self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
@@ -383,7 +383,7 @@ class Trainer:
         labels = max(1.0, self.team.sum(torch.tensor(portion.labels, dtype=torch.float64)).item())
         total = torch.zeros((), device=self.device)
         for first_row, part, last in self._in_parts(portion.batch):
-            self.noise.set(self.cursor, first_row * self._readings)
+            self.noise.set(self.cursor, first_row * self.settings.readings)
             with self._precision(), self.team.accumulating(self.objective, last):
                 loss = self.objective(part) * (1 / labels)
                 # The team takes the mean over its members, where the sum is wanted.

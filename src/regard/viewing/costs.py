@@ -91,16 +91,9 @@ class Lesson:
 
 def usual_length(model: SequenceModel[Any]) -> int:
     """The length to count with unless told: a sentence, or all the positions that a language model has learned."""
-    longest = longest_row(model)
-    if longest is None:
+    if model.context is None:
         return SENTENCE
-    return min(longest, SENTENCE) if model.reads_source else longest
-
-
-def longest_row(model: Learner) -> int | None:
-    """As many tokens as a side may have: the positions that were learned, half of them where both sides share them."""
-    limit: int | None = getattr(model.settings, "limit", None)
-    return limit // 2 if limit is not None and getattr(model, "joins_source", False) else limit
+    return min(model.context, SENTENCE) if model.reads_source else model.context
 
 
 def count(
@@ -143,7 +136,7 @@ def spent(model: Learner, length: int, tokens: int, steps: int, optimiser: Optim
 
     The model is on the meta device. Where it has not learned as many positions, rows are shorter.
     """
-    length = min(length, longest_row(model) or length)
+    length = min(length, model.context or length)
     sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
     lesson = count_training(model, length, length * ROWS)
     return tokens / sides * lesson.flops_token + steps * float(step_flops(model, optimiser))

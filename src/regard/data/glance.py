@@ -1,0 +1,111 @@
+"""A corpus at a glance, before it is read: how large it is, and which characters it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unicodedata import normalize
+
+from regard.data.corpus import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
+from regard.data.formats import STDIN, find_files, open_text, read_chunk
+from regard.data.generated import Generated, generate
+from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
+
+BYTES_A_TOKEN = 4.5  # Multi30k en-de: 4.3 with 4,000 tokens, 4.8 with 8,000, 5.5 with 32,000
+LOOKED_AT = 2**24  # bytes of a file in which characters are counted
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """How many pairs (or lines) there are, and the bytes of each side; source is 0 for plain text."""
+
+    pairs: int
+    source: int
+    target: int
+    bytes_a_token: float = BYTES_A_TOKEN
+
+    def __add__(self, other: CorpusSize) -> CorpusSize:
+        return CorpusSize(self.pairs + other.pairs, self.source + other.source, self.target + other.target)
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the target side has, ends of sentences included."""
+        return round(self.target / self.bytes_a_token) + self.pairs
+
+
+def measure(settings: CorpusSettings) -> CorpusSize | None:
+    """The size of a corpus, by counting lines; nothing is filtered. None where it cannot be read twice."""
+    match settings:
+        case Generated():
+            some = generate(replace(settings, pairs=min(settings.pairs, 200), valid=0, test=0)).train
+            sides = ([pair.source for pair in some], [pair.target for pair in some])
+            source, target = (sum(len(text.encode()) for text in side) for side in sides)
+            times = settings.pairs / len(some)
+            return CorpusSize(settings.pairs, round(source * times), round(target * times))
+        case Files():
+            if STDIN in (settings.source, settings.target):
+                return None
+            lines, source = _count(settings.source)
+            # One file that holds both sides: which part is whose would take reading it.
+            target = _count(settings.target)[1] if settings.target is not None else source // 2
+            return CorpusSize(lines, source if settings.target is not None else source // 2, target)
+        case Mixture():
+            sizes = [measure(corpus) for corpus in settings.corpora]
+            return sum((size for size in sizes if size is not None), CorpusSize(0, 0, 0))
+        case Text():
+            if settings.text == STDIN:
+                return None
+            lines, target = _count(settings.text)
+            return CorpusSize(lines, 0, target)
+        case Labelled() | Tagged() | Restoring():
+            lines, target = _count(place_of(settings))
+            return CorpusSize(lines, 0, target)
+        case Music() | Classes() | Elsewhere():  # a MIDI file's size says little of its notes, a table's of a column
+            return None
+
+
+def _count(place: str) -> tuple[int, int]:
+    """The lines and the bytes of all files of a place."""
+    lines = size = 0
+    for file in find_files(place):
+        last = b"\n"
+        with open_text(Path(file)) as stream:
+            while chunk := read_chunk(stream.read, file):
+                lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:]
+        lines += last != b"\n"
+    return lines, size
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """Which characters a corpus has, as far as it was looked at, and the bytes that one takes in the mean."""
+
+    characters: frozenset[str]
+    bytes_each: float
+
+
+def alphabet(settings: CorpusSettings, compose: bool) -> Alphabet | None:
+    """The characters of a corpus, in Unicode's composed form if asked for; None for corpora that are no plain text.
+
+    Of each file the first megabytes are read: what is rarer hardly changes a count.
+    """
+    match settings:
+        case Generated():
+            some = generate(replace(settings, pairs=min(settings.pairs, 200), valid=0, test=0)).train
+            texts = ["".join(pair.source + pair.target for pair in some)]
+        case Files() | Text():
+            places = (settings.text,) if isinstance(settings, Text) else (settings.source, settings.target)
+            texts = [_beginning(file) for place in places if place is not None for file in find_files(place)]
+        case _:
+            return None
+    whole = "".join(texts)
+    found = frozenset(normalize("NFC", whole) if compose else whole) - set("\r\n")
+    return Alphabet(found, len(whole.encode()) / max(1, len(whole)))
+
+
+def _beginning(file: str) -> str:
+    with open_text(Path(file)) as stream:
+        chunks: list[bytes] = []
+        while sum(map(len, chunks)) < LOOKED_AT and (chunk := read_chunk(stream.read, file)):
+            chunks.append(chunk)
+    return b"".join(chunks)[:LOOKED_AT].decode("utf-8", errors="ignore")
