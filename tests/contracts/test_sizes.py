@@ -46,7 +46,7 @@ layer: dict[str, Any] = {
     "d_k": st.sampled_from([2, 4]),
     "d_v": few,
     "norm": st.sampled_from(["post", "pre"]),
-    "activation": st.sampled_from(["relu", "gelu", "gelu-tanh", "swiglu"]),
+    "activation": st.sampled_from(["relu", "relu2", "gelu", "gelu-tanh", "swiglu"]),
     "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "relative", "alibi"]),
     "max_positions": st.just(LEARNED),
     "reach": few,

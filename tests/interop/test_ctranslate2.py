@@ -97,6 +97,7 @@ def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, t
     ("model", "named"),
     [
         ('{positions="rotary"}', 'positions = "rotary"'),
+        ('{activation="relu2"}', 'activation = "relu2"'),
         ("{window=3}", "window = 3"),
         ("{d_k=5, d_model=16, heads=2}", "d_k = 5"),
         ("{d_v=9}", "d_v = 9"),

@@ -19,6 +19,7 @@ pytest.importorskip("onnxruntime")
 ODD = {
     "odd": "{encoder_layers=1, decoder_layers=1, d_model=15, d_ff=24, heads=3, d_k=6, d_v=7, dropout=0.0, window=3}",
     "tanh": '{encoder_layers=1, decoder_layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, activation="gelu-tanh"}',
+    "relu2": '{encoder_layers=1, decoder_layers=1, d_model=16, d_ff=24, heads=2, dropout=0.0, activation="relu2"}',
 }
 
 

@@ -35,6 +35,7 @@ def test_activations_by_hand(x: float) -> None:
         return activate(torch.tensor(values), activation).item()
 
     assert found("relu", x) == pytest.approx(max(x, 0.0))
+    assert found("relu2", x) == pytest.approx(max(x, 0.0) ** 2)
     assert found("gelu", x) == pytest.approx(x * normal_below(x), abs=1e-6)
     tanh = math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     assert found("gelu-tanh", x) == pytest.approx(x * (1 + tanh) / 2, abs=1e-6)

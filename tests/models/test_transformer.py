@@ -281,3 +281,11 @@ def test_an_end_that_is_not_read_changes_nothing() -> None:
     assert not torch.allclose(found_BTV, scores([[3, 4, 1, 2], [1, 2]]), atol=1e-3)
     steps_BV, _ = model.step(target.ids_BT, model.start(Tokens.padded([[3, 4, 5, 2], [6, 2]], 0), 2))
     torch.testing.assert_close(steps_BV, found_BTV[:, -1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"experts": 3}], ids=["plain", "experts"])
+def test_layers_that_start_at_zero_add_nothing(changes: dict[str, Any]) -> None:
+    model = small(norm="pre", final_norm=False, zero_start=True, **changes)
+    batch = Batch(Tokens.whole(torch.tensor([[3, 4, 5]])), Tokens.whole(torch.tensor([[1, 6]])), torch.tensor([[6, 2]]))
+    torch.testing.assert_close(model.features(batch), model.embedding(batch.target))
+    torch.testing.assert_close(model.encoder(batch.source, model.embedding), model.embedding(batch.source))

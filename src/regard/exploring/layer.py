@@ -222,7 +222,7 @@ def fed_forward(way: Sublayers, feedforward: FeedForward, around: Residual) -> N
     through_BTD = feedforward.outer(inner_BTF)
     name, size = feedforward.activation.removesuffix("-tanh"), inner_BTF.shape[2]
     said = Said(("feedforward.gated" if name == "swiglu" else "feedforward",), {"activation": name, "size": size})
-    if name == "relu":
+    if name in ("relu", "relu2"):
         active = round(float((inner_BTF[0, way.words.position or 0] != 0).float().mean()), 4)
         said = Said((*said.names, "feedforward.zeros"), {**said.values, "word": way.word, "share": active})
     way.steps.append(

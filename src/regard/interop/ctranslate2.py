@@ -40,6 +40,8 @@ def lacking(settings: ModelSettings) -> list[str]:
     found = []
     if settings.positions not in ("sinusoidal", "learned"):
         found.append(f'positions = "{settings.positions}"')
+    if settings.activation not in ACTIVATIONS:
+        found.append(f'activation = "{settings.activation}"')
     if settings.window is not None:
         found.append(f"window = {settings.window}")
     if settings.experts > 1:

@@ -334,6 +334,9 @@ class Graph:
         match network.activation:
             case "relu":
                 y = self.op("Relu", y)
+            case "relu2":
+                y = self.op("Relu", y)
+                y = self.op("Mul", y, y)
             case "gelu" | "gelu-tanh":
                 y = self.op("Gelu", y, approximate="tanh" if network.activation == "gelu-tanh" else "none")
             case "swish":

@@ -3,6 +3,7 @@
 Shapes: B rows, T tokens, D model, F feed-forward.
 
     relu, gelu, swish   FFN(x) = act(x·W_1 + b_1)·W_2 + b_2
+    relu2               the same with act(x) = max(0, x)²                            (So et al. 2021)
     swiglu              FFN(x) = (silu(x·W_g + b_g) ⊙ (x·W_1 + b_1))·W_2 + b_2       (Shazeer 2020)
 """
 
@@ -13,7 +14,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "swish", "swiglu"]
+Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "swiglu"]
 
 
 class FeedForward(nn.Module):
@@ -35,6 +36,8 @@ def activate(x_BTF: Tensor, activation: Activation) -> Tensor:
     match activation:
         case "relu":
             return F.relu(x_BTF)
+        case "relu2":
+            return F.relu(x_BTF).square()
         case "gelu":
             return F.gelu(x_BTF)
         case "gelu-tanh":

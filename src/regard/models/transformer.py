@@ -17,8 +17,8 @@ from regard.layers.attention import Attention
 from regard.layers.block import DecoderLayer, DecoderMemory, EncoderLayer, LayerSizes, Norm
 from regard.layers.branches import sentences_of
 from regard.layers.embedding import Embedding
-from regard.layers.experts import check_experts
-from regard.layers.feedforward import Activation
+from regard.layers.experts import MixtureOfExperts, check_experts
+from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.fixed import FixedKeyValue, Slots, fixed, step_places, written_slots
 from regard.layers.mask import Mask, Visible
 from regard.layers.positions import PositionKind, check_length
@@ -150,6 +150,8 @@ class TransformerSettings(StackSettings):
     """Whether a learned bias is added to the scores of the next token, as Marian does."""
     reads_end: bool = True
     """Whether the encoder sees the token that ends a source; in OpenNMT-py it does not."""
+    zero_start: bool = False
+    """Whether the last matrix of each sub-layer begins at zero, so that at first a layer adds nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,6 +229,8 @@ class Transformer(SequenceModel[TransformerState]):
         self.tied_bias_V = nn.Parameter(torch.zeros(vocabulary)) if tied and settings.output_bias else None
         self.looks_back = Mask(causal=True, window=settings.window)
         initialise(self)
+        if settings.zero_start:
+            _add_nothing(self)
 
     def features(self, batch: Batch) -> Tensor:
         """What the decoder computed at every target position, [B, T, D]."""
@@ -336,3 +340,14 @@ def initialise(model: nn.Module) -> None:
             # Keys and values share one matrix in memory; their initial spread must not depend on that.
             for part in module.key_value.weight.split([module.heads * module.d_k, module.heads * module.d_v]):
                 nn.init.xavier_uniform_(part)
+
+
+def _add_nothing(model: nn.Module) -> None:
+    """Zeros for the last matrix of each sub-layer: a deep stack of pre-norm layers then begins as none at all."""
+    for module in model.modules():
+        if isinstance(module, Attention):
+            nn.init.zeros_(module.output.weight)
+        elif isinstance(module, FeedForward):
+            nn.init.zeros_(module.outer.weight)
+        elif isinstance(module, MixtureOfExperts):
+            nn.init.zeros_(module.outer_EDF)
