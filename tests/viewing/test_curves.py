@@ -88,6 +88,9 @@ def test_more_curves_than_colours() -> None:
     for each in picture.iter(f"{SVG}path"):
         for colour in re.findall(r"\bc\d+", str(each.get("class"))):
             assert f".{colour} {{" in styles
+    lines = [str(each.get("class")) for each in picture.iter(f"{SVG}path") if "leader" not in str(each.get("class"))]
+    curves = [line for line in lines if line.startswith("curve ")]
+    assert len(curves) == len(set(curves)) == 9
 
 
 @given(st.lists(st.floats(TOP, TOP + HIGH), min_size=1, max_size=15))

@@ -29,7 +29,7 @@ _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
 .title { font-size: 15px; } .name { font-weight: 600; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
 .grid { stroke: #e4e7ee; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.leader { opacity: .5; stroke-dasharray: 2 3; } .band { opacity: .2; }
+.again { stroke-dasharray: 8 4; } .leader { opacity: .5; stroke-dasharray: 2 3; } .band { opacity: .2; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6e5df; } .quiet { fill: #9a9fa6; } .panel { fill: #15171c; } .grid { stroke: #2b3038; }
 }
@@ -275,8 +275,9 @@ def _shaded(number: int, band: Band, across: Ruler, upward: Ruler) -> str:
 def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:
     places = [(across.place(x), upward.place(y)) for x, y in curve.points]
     colour, (end_x, end_y), name_x = f"c{number % len(_COLOURS)}", places[-1], across.last + 22
+    again = " again" if number >= len(_COLOURS) else ""  # the colour is another curve's, too
     return [
-        f'<path class="curve {colour}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
+        f'<path class="curve {colour}{again}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
         f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x:.0f} {name_y:.1f}"/>',
         f'<text class="{colour}" x="{name_x + 6:.0f}" y="{name_y + 4.5:.1f}">{_text(curve.name)}</text>',
     ]
