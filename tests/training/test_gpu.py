@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -139,9 +140,9 @@ def test_a_bad_gradient_is_skipped_in_a_recorded_step_too(settings: TrainingSett
     assert torch.equal(weights(run)[64 * 10 :], before)
 
 
-@pytest.mark.parametrize("wish", [{"r_drop": 5.0}, {"simcut": 3.0}])
-def test_two_readings_can_be_recorded(wish: dict[str, float]) -> None:
-    run, plain = trainer(replace(SETTINGS, **wish)), trainer(replace(SETTINGS, compile="no", **wish))
+@pytest.mark.parametrize("wish", [{"r_drop": 5.0}, {"simcut": 3.0}, {"compile": "layers"}])
+def test_recorded_steps_are_as_good_as_plain_ones(wish: dict[str, Any]) -> None:
+    run, plain = trainer(replace(SETTINGS, **wish)), trainer(replace(SETTINGS, **{**wish, "compile": "no"}))
     for _ in range(8):
         run.advance()
         plain.advance()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -125,13 +125,14 @@ def test_what_streams_need_is_named_with_its_setting() -> None:
         Objective(build(RecurrentSettings(d_model=8), 20), ObjectiveSettings(), streams=True)
 
 
-def test_only_common_rows_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+@pytest.mark.parametrize("by_layer", [False, True])
+def test_only_common_rows_are_compiled(by_layer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
 
-    def compiler(function: Callable[[Batch], Tensor], dynamic: bool) -> Callable[[Batch], Tensor]:
-        def compiled(batch: Batch) -> Tensor:
-            asked.append(batch.target.ids_BT.shape[1])
-            return function(batch)
+    def compiler(function: Any, dynamic: bool) -> Any:
+        def compiled(*arguments: Any) -> Any:
+            asked.append(function.__self__)
+            return function(*arguments)
 
         return compiled
 
@@ -140,9 +141,10 @@ def test_only_common_rows_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BATCH.source is not None
     source, target = BATCH.source.ids_BT.shape[1], BATCH.target.ids_BT.shape[1]
     usual = Objective(model, ObjectiveSettings())(BATCH)
-    assert Objective(model, ObjectiveSettings(), [(source, target)])(BATCH) == usual
-    assert Objective(model, ObjectiveSettings(), [(source, target + 1)])(BATCH) == usual
-    assert asked == [target]
+    assert Objective(model, ObjectiveSettings(), [(source, target)], by_layer=by_layer)(BATCH) == usual
+    assert Objective(model, ObjectiveSettings(), [(source, target + 1)], by_layer=by_layer)(BATCH) == usual
+    assert asked == ([*model.encoder.layers, *model.decoder] if by_layer else [model])
+    assert not [layer for layer in asked if "forward" in vars(layer)]
 
 
 @pytest.mark.parametrize("asked", [ObjectiveSettings(), ObjectiveSettings(r_drop=5.0)], ids=["plain", "r-drop"])

@@ -95,7 +95,7 @@ class Residual(nn.Module):
 
         drop = self.dropout
         return JoinAndNorm.apply(  # type: ignore[no-untyped-call]
-            x_BTD, y_BTD, self.norm.weight, self.norm.bias, noise, drop.number, threshold(drop.p), drop.p, self.norm.eps
+            x_BTD, y_BTD, self.norm.weight, self.norm.bias, noise, threshold(drop.p), drop.p, self.norm.eps
         )
 
 

@@ -27,8 +27,7 @@ class Dropout(nn.Dropout):
     def __init__(self, p: float) -> None:
         super().__init__(p)
         self.noise: Tensor | None = None
-        """One number for each module of the model, then the number of the batch's first row."""
-        self.number = 0
+        """This module's own seed, and the number of the batch's first row."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape; outside of training, the same numbers."""
@@ -36,7 +35,7 @@ class Dropout(nn.Dropout):
             return x
         if self.noise is None:
             return F.dropout(x, self.p)
-        keep = hashed(x, self.noise[self.number], self.noise[-1]) >= threshold(self.p)
+        keep = hashed(x, self.noise) >= threshold(self.p)
         return x * keep * (1 / (1 - self.p))
 
 
@@ -53,7 +52,7 @@ class TokenCut(Dropout):
         if self.noise is None:
             keep_BT1 = torch.rand_like(x_BTD[..., :1]) >= self.p
         else:
-            keep_BT1 = hashed(x_BTD[..., :1], self.noise[self.number], self.noise[-1]) >= threshold(self.p)
+            keep_BT1 = hashed(x_BTD[..., :1], self.noise) >= threshold(self.p)
         keep_BT1[0::2] = True
         return x_BTD * keep_BT1
 
@@ -65,22 +64,25 @@ class Noise:
         self.seed = seed
         found = [module for module in model.modules() if isinstance(module, Dropout)]
         device = next(model.parameters()).device
-        self.numbers = torch.zeros(len(found) + 1, dtype=torch.int32, device=device)
-        for number, module in enumerate(found):
-            module.noise, module.number = self.numbers, number
+        # A row for each: layers then differ in tensors alone, and code compiled for one serves all. 16 bytes a row, so
+        # that none is out of step with what compiled code reads at a time.
+        self.numbers = torch.zeros(len(found), 4, dtype=torch.int32, device=device)
+        for module, row in zip(found, self.numbers, strict=True):
+            module.noise = row
 
     def set(self, step: int, first_row: int = 0) -> None:
         """What is dropped in this step; `first_row` is where in the whole batch the rows begin that are read now."""
-        count = len(self.numbers) - 1
-        drawn = np.random.PCG64([self.seed, step]).random_raw(count) >> np.uint64(32)
-        numbers = np.append(drawn.astype(np.uint32).view(np.int32), np.int32(first_row))
-        values = torch.from_numpy(numbers)
+        drawn = np.random.PCG64([self.seed, step]).random_raw(len(self.numbers)) >> np.uint64(32)
+        values = torch.zeros(self.numbers.shape, dtype=torch.int32)
+        values[:, 0] = torch.from_numpy(drawn.astype(np.uint32).view(np.int32))
+        values[:, 1] = first_row
         on_gpu = self.numbers.device.type == "cuda"
         self.numbers.copy_(values.pin_memory() if on_gpu else values, non_blocking=True)
 
 
-def hashed(x: Tensor, seed: Tensor, first_row: Tensor) -> Tensor:
+def hashed(x: Tensor, noise: Tensor) -> Tensor:
     """A number for each place of `x`, spread evenly over all of int32, that follows from seed and place alone."""
+    seed, first_row = noise[0], noise[1]
     numbers = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
     numbers += first_row * (x.numel() // max(x.shape[0], 1))
     numbers *= -1640531535  # 2^32 / the golden ratio: neighbours far apart

@@ -24,10 +24,10 @@ PROGRAMS = 132 * 8  # of the backward pass, each of which adds up gradients of g
 
 
 @triton.jit
-def _kept(noise, number, last, first_place, places, limit):  # type: ignore[no-untyped-def]
+def _kept(noise, first_place, places, limit):  # type: ignore[no-untyped-def]
     """Which of these places of the batch are not dropped; the same numbers as `dropout.hashed`."""
-    seed = tl.load(noise + number)
-    first_row = tl.load(noise + last)
+    seed = tl.load(noise)
+    first_row = tl.load(noise + 1)
     numbers = places + first_row * first_place
     numbers = numbers * -1640531535 + seed
     numbers = (numbers ^ ((numbers >> 16) & 0xFFFF)) * -2048144789
@@ -37,14 +37,14 @@ def _kept(noise, number, last, first_place, places, limit):  # type: ignore[no-u
 
 @triton.jit
 def _forward(  # type: ignore[no-untyped-def]
-    x, y, joined, output, means, scales, gain, bias, noise, number, last, a_row, limit, upscale, epsilon, tokens,
+    x, y, joined, output, means, scales, gain, bias, noise, a_row, limit, upscale, epsilon, tokens,
     width: tl.constexpr, block: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     column = tl.arange(0, block)
     inside = (row[:, None] < tokens) & (column[None, :] < width)
     place = row[:, None] * width + column[None, :]
-    kept = _kept(noise, number, last, a_row, place, limit)
+    kept = _kept(noise, a_row, place, limit)
     y_ = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
     x_ = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     sum_ = (x_ + tl.where(kept, y_ * upscale, 0.0)).to(joined.dtype.element_ty)
@@ -94,7 +94,7 @@ def join_and_norm(x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor, epsilon:
 
 @triton.jit
 def _backward(  # type: ignore[no-untyped-def]
-    d_output, joined, means, scales, gain, d_x, d_y, d_gains, d_biases, noise, number, last, a_row, limit, upscale,
+    d_output, joined, means, scales, gain, d_x, d_y, d_gains, d_biases, noise, a_row, limit, upscale,
     tokens, width: tl.constexpr, block: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, block)
@@ -117,7 +117,7 @@ def _backward(  # type: ignore[no-untyped-def]
         level = tl.sum(inner, axis=1) / width
         d_joined = (inner - level[:, None] - normed * along[:, None]) * scale[:, None]
         tl.store(d_x + place, d_joined, mask=inside)
-        kept = _kept(noise, number, last, a_row, place, limit)
+        kept = _kept(noise, a_row, place, limit)
         tl.store(d_y + place, tl.where(kept, d_joined * upscale, 0.0), mask=inside)
     here = tl.program_id(0) * width + column
     tl.store(d_gains + here, tl.sum(d_gain, axis=0), mask=column < width)
@@ -125,12 +125,12 @@ def _backward(  # type: ignore[no-untyped-def]
 
 
 class JoinAndNorm(torch.autograd.Function):
-    """(x, y) → LayerNorm(x + Dropout(y)); `number` is the dropout's place in `noise`, `limit` its threshold."""
+    """(x, y) → LayerNorm(x + Dropout(y)); `noise` is the dropout's, `limit` its threshold."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor, noise: Tensor, number: int, limit: int,
-        rate: float, epsilon: float,
+        ctx: Any, x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor, noise: Tensor, limit: int, rate: float,
+        epsilon: float,
     ) -> Tensor:  # fmt: skip
         """[B, T, D] twice → [B, T, D], of x's type."""
         x, y = x.contiguous(), y.contiguous()
@@ -141,11 +141,11 @@ class JoinAndNorm(torch.autograd.Function):
         scales_N = torch.empty_like(means_N)
         block = triton.next_power_of_2(width)
         _forward[(triton.cdiv(tokens, ROWS),)](
-            x, y, joined, output, means_N, scales_N, gain_D, bias_D, noise, number, len(noise) - 1, a_row, limit,
+            x, y, joined, output, means_N, scales_N, gain_D, bias_D, noise, a_row, limit,
             1 / (1 - rate), epsilon, tokens, width, block, ROWS, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(joined, means_N, scales_N, gain_D, noise)
-        ctx.number, ctx.limit, ctx.rate = number, limit, rate
+        ctx.limit, ctx.rate = limit, rate
         return output
 
     @staticmethod
@@ -161,7 +161,7 @@ class JoinAndNorm(torch.autograd.Function):
         d_bias_PD = torch.empty_like(d_gain_PD)
         block = triton.next_power_of_2(width)
         _backward[(PROGRAMS,)](
-            d_output, joined, means_N, scales_N, gain_D, d_x, d_y, d_gain_PD, d_bias_PD, noise, ctx.number,
-            len(noise) - 1, a_row, ctx.limit, 1 / (1 - ctx.rate), tokens, width, block, ROWS, num_warps=4,
+            d_output, joined, means_N, scales_N, gain_D, d_x, d_y, d_gain_PD, d_bias_PD, noise, a_row,
+            ctx.limit, 1 / (1 - ctx.rate), tokens, width, block, ROWS, num_warps=4,
         )  # fmt: skip
-        return d_x, d_y, d_gain_PD.sum(0), d_bias_PD.sum(0), None, None, None, None, None
+        return d_x, d_y, d_gain_PD.sum(0), d_bias_PD.sum(0), None, None, None, None
