@@ -144,7 +144,9 @@ class Examiner:
 
     def _filled(self, model: Bert, number: int) -> Sample:
         """The beginning of an example with a gap in its middle, and what the model puts there."""
-        ids = self.data.valid.target[number][: 2 * PROMPT]
+        # Rows may be shorter than lines are, and positions learned for no more than a row: the end needs one, too.
+        most = 2 * PROMPT if model.context is None else min(2 * PROMPT, model.context - 1)
+        ids = self.data.valid.target[number][:most]
         place, decode = len(ids) // 2, self.data.tokenizer.decode
         if not ids:
             return Sample("", None, "")
