@@ -77,8 +77,7 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
     def start(self, source: Tokens | None, rows: int) -> DecoderOnlyState:
         """Read the source: its keys and values are the beginning of every layer's."""
         source = self.needed(source, rows)
-        _, layers = self._read_whole(source)
-        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in layers)
+        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in self._keep(source))
         return DecoderOnlyState(growing, Branches.of(source.places))
 
     def step(self, tokens_BT: Tensor, state: DecoderOnlyState) -> tuple[Tensor, DecoderOnlyState]:
@@ -95,8 +94,7 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
         source = self.needed(batch.source, batch.target.ids_BT.shape[0])
         ids_BU = torch.cat([source.ids_BT, batch.target.ids_BT], dim=1)
         target = following(source.places, batch.target.places)
-        features_BUD, _ = self._read_whole(Tokens(ids_BU, source.places.extend(target)))
-        return features_BUD, source
+        return self._read_whole(Tokens(ids_BU, source.places.extend(target))), source
 
 
 class JointDecoderOnly(DecoderOnly):
