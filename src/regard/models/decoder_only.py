@@ -22,7 +22,6 @@ from torch import Tensor
 from regard.batch import IGNORED, PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import KeyValue
 from regard.layers.branches import Branches, sentences_of
-from regard.layers.growing import GrowingKeyValue
 from regard.layers.positions import check_length
 from regard.models.gpt import CausalTransformer, GPTSettings
 from regard.models.interface import Criterion
@@ -77,8 +76,7 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
     def start(self, source: Tokens | None, rows: int) -> DecoderOnlyState:
         """Read the source: its keys and values are the beginning of every layer's."""
         source = self.needed(source, rows)
-        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in self._keep(source))
-        return DecoderOnlyState(growing, Branches.of(source.places))
+        return DecoderOnlyState(self._keep(source), Branches.of(source.places))
 
     def step(self, tokens_BT: Tensor, state: DecoderOnlyState) -> tuple[Tensor, DecoderOnlyState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
