@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from regard.batch import Specials, Tokens
@@ -159,19 +158,24 @@ def _shortening(
     recipe: Recipe, stores: Mapping[str, TokenStore], context: int, files: Mapping[str, tuple[Path, ...]]
 ) -> str:
     """How to be rid of texts that are too long; no filter touches those of files to validate or test on."""
-    sizes = {split: np.array([_too_long(store, context), len(store)]) for split, store in stores.items()}
     # What is held out came through the filters, as training did.
-    counts = {(): sum(size for split, size in sizes.items() if not files[split])}
-    counts |= {files[split]: size for split, size in sizes.items() if files[split]}
-    found = {place: f"{long:,} of {size:,}" for place, (long, size) in counts.items() if long}
+    places: dict[tuple[Path, ...], list[TokenStore]] = {
+        (): [store for split, store in stores.items() if not files[split]],
+        **{files[split]: [store] for split, store in stores.items() if files[split]},
+    }
+    found = {
+        place: f"{long:,} of {sum(map(len, some)):,}"
+        for place, some in places.items()
+        if (long := sum(_too_long(store, context) for store in some))
+    }
     fixes = []
     if (read := found.pop((), None)) is not None:
         filters = {Files: "`data.filters`", Mixture: "the `filters` of its corpora"}.get(type(recipe.data))
         drop = f"drop long pairs ({read}) by a lower `max_words` or `max_characters` in {filters}"
         fixes.append(f"cut long texts ({read}) into several" if filters is None else drop)
     if found:
-        places = " and ".join(f"{_in_words(place)} ({count})" for place, count in found.items())
-        fixes.append(f"shorten what is too long in {places}, or take it out: no filter touches it")
+        others = " and ".join(f"{_in_words(place)} ({count})" for place, count in found.items())
+        fixes.append(f"shorten what is too long in {others}, or take it out: no filter touches it")
     fix = ", and ".join(fixes)
     return fix[:1].upper() + fix[1:]
 

@@ -21,8 +21,8 @@ class Room:
         """Room that holds these, and has place for `more`, and for some behind them."""
         size = keys_BHKE.shape[2] + more
         size += size // SPARE
-        memory = (part.new_empty(*part.shape[:2], size, part.shape[3]) for part in (keys_BHKE, values_BHKE))
-        room = cls(*memory, filled=0)
+        keys, values = (part.new_empty(*part.shape[:2], size, part.shape[3]) for part in (keys_BHKE, values_BHKE))
+        room = cls(keys, values, filled=0)
         room.write(keys_BHKE, values_BHKE)
         return room
 
