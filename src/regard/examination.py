@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.batch import Batch, Tokens
+from regard.counts import so_many
 from regard.data.batching import Batches
 from regard.data.dataset import Dataset
 from regard.decoding.sampling import SamplingSettings, sample
@@ -121,7 +122,7 @@ class Examiner:
         if not judged:
             return None
         lines = Lines([each.translation for each in judged], [[each.reference or "" for each in judged]])
-        return replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")
+        return replace(bleu(lines).score(), name=f"BLEU (greedy, {so_many(len(lines), 'line')})")
 
     def _samples(self, count: int) -> list[Sample]:
         """What the model makes of the first examples: their translation, or how their text goes on."""

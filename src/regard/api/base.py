@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard import folder
+from regard.counts import so_many
 from regard.errors import UsageError
 from regard.exploring import inside
 from regard.models.interface import SequenceModel
@@ -89,6 +90,6 @@ def must_be_pairs(what: str, sources: Sequence[str], targets: Sequence[str]) -> 
     must_be_texts(what, targets)
     if len(sources) != len(targets):
         raise UsageError(
-            f"{what}: needs one text on the other side for each source, but there are {len(sources):,} sources and "
-            f"{len(targets):,} others. Give two lists of one length."
+            f"{what}: needs one text on the other side for each source, but got {so_many(len(sources), 'source')} and "
+            f"{so_many(len(targets), 'other')}. Give two lists of one length."
         )

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.counts import agreeing, so_many
 from regard.data.filters import (
     ADVICE,
     HELD_OUT_LABELLED,
@@ -135,8 +136,8 @@ class _Part:
             yield kept
         if sieve.kept and not any_text:
             raise DataError(
-                f"{self.name}: must hold text, but there is none in any of its {sieve.read:,} lines. Is it the right "
-                "file?"
+                f"{self.name}: must hold text, but there is none in any of its {so_many(sieve.read, 'line')}. Is it "
+                "the right file?"
             )
         if not sieve.kept:
             reasons = {reason: found.count for reason, found in sieve.dropped.items() if found.count}
@@ -302,15 +303,16 @@ class Corpus:
                 f"among these {found:,}. Is the text in the right column? Or give others to validate on with "
                 "`data.valid`."
             )
+        are = agreeing(found, "is", "are")
         if self.one_sided:
-            lines = "is only 1 line" if found == 1 else f"are only {found:,} lines"
             raise DataError(
-                f"{name}: there must be enough lines to hold some out for validation, but there {lines}. Cut "
-                "the text into lines, or give other text to validate on with `data.valid`."
+                f"{name}: there must be enough lines to hold some out for validation, but there {are} only "
+                f"{so_many(found, 'line')}. Cut the text into lines, or give other text to validate on with "
+                "`data.valid`."
             )
         raise DataError(
-            f"{name}: there must be enough different sentences to hold some out for validation, but there are only "
-            f"{found:,} pairs. Give validation files, such as `data.valid_source` and `data.valid_target`."
+            f"{name}: there must be enough different sentences to hold some out for validation, but there {are} only "
+            f"{so_many(found, 'pair')}. Give validation files, such as `data.valid_source` and `data.valid_target`."
         )
 
 
