@@ -101,12 +101,11 @@ def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     context, times = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
     if context is None:
         return
-    in_rows = recipe.batch.layout in ("blocks", "stream")
-    stores = {} if in_rows else _stores(recipe, data, model)
-    longest = max((int(side.lengths.max()) for side in _sides(stores).values()), default=recipe.batch.row)
+    stores = {} if recipe.batch.window else _stores(recipe, data, model)
+    longest = recipe.batch.window or max(int(side.lengths.max()) for side in _sides(stores).values())
     if longest <= context:
         return
-    what, fix = ("`batch.row`", "Lower `batch.row`") if in_rows else _longest(recipe, data, stores, context)
+    what, fix = ("`batch.row`", "Lower `batch.row`") if recipe.batch.window else _longest(recipe, data, stores, context)
     other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
     if recipe.init is not None:
         other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"

@@ -187,8 +187,9 @@ def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> 
         return None
     with torch.device("meta"):
         model = build_any(recipe.model, vocabulary)
-    length = recipe.batch.row if recipe.batch.layout in ("blocks", "stream") else SENTENCE
-    return spent(model, length, recipe.training.readings * tokens, steps, recipe.training.optimiser)
+    return spent(
+        model, recipe.batch.window or SENTENCE, recipe.training.readings * tokens, steps, recipe.training.optimiser
+    )
 
 
 def _vocabulary(

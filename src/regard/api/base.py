@@ -46,7 +46,7 @@ class Base:
     def running(self) -> bool:
         """Whether it learned from running text, in which the end of a line is a token like any other."""
         music = isinstance(self.recipe.tokenizer, MusicEvents)  # there, a line is a whole piece
-        return self.recipe.batch.layout in ("blocks", "stream") and not music
+        return self.recipe.batch.window is not None and not music
 
     def must_translate(self, what: str) -> None:
         """Raise UsageError for a language model, in the name of what was asked of it."""

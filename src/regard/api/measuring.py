@@ -80,8 +80,7 @@ class Measuring(Translating):
                 "Use `evaluate` with sources and references."
             )
         must_be_texts("evaluate", lines)
-        window = self.recipe.batch.row if self.recipe.batch.layout in ("blocks", "stream") else None
-        probable = text_likelihood(self.network, self.tokenizer, lines, window, overlap, progress)
+        probable = text_likelihood(self.network, self.tokenizer, lines, self.recipe.batch.window, overlap, progress)
         return evaluate_text(probable, files, progress)
 
     def evaluate_music(

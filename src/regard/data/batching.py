@@ -58,6 +58,11 @@ class BatchSettings:
         if self.layout != "buckets" and self.tokens < self.row:
             raise ValueError(f"`tokens` must be at least `row` ({self.row}), but is {self.tokens}")
 
+    @property
+    def window(self) -> int | None:
+        """How many tokens of a text that runs on stand in a row; None where rows hold whole sentences."""
+        return self.row if self.layout in ("blocks", "stream") else None
+
 
 class Shape(NamedTuple):
     """The shape of a batch: rows, and tokens of a row on each side; `source` is 0 for language models."""

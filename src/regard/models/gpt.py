@@ -57,6 +57,11 @@ class GPTState:
     layers: tuple[KeyValue, ...]
     seen: Places | Slots
 
+    @classmethod
+    def beginning(cls, like: Tensor, rows: int) -> GPTState:
+        """Nothing read yet, where `like` is."""
+        return cls((), Places.whole(like.new_zeros(rows, 0)))
+
     def select(self, rows: Tensor) -> GPTState:
         """The given rows, in the given order."""
         if isinstance(self.seen, Slots):
@@ -172,8 +177,7 @@ class GPT(CausalTransformer[GPTState]):
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
         self.refuse(source)
-        nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
-        return GPTState((), nothing)
+        return GPTState.beginning(self.embedding.weight_VD, rows)
 
     def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
