@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from regard.assembly import new_trainer
 from regard.data.dataset import read_dataset
 from regard.evaluation.metrics import Score
 from regard.examination import SAMPLES, Examination, Examiner
+from regard.recipe import build_recipe
 from regard.training.team import ALONE
 from regard.training.trainer import Validation
-from tests.tiny import generated_recipe
+from tests.tiny import ENGLISH, generated_recipe, write_lines
 
 VALIDATION = Validation(nll=math.log(4), tokens=10, bytes=20)
 
@@ -53,3 +55,17 @@ def test_a_model_is_examined_on_the_same_examples_each_time_and_stays_as_it_is(l
     assert [sample.source for sample in first.samples] == [pair.source for pair in data.valid_pairs[:SAMPLES]]
     assert (first.bleu is not None) == (lines > 0)
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+
+
+def test_a_bert_of_few_positions_shows_what_it_fills_in(tmp_path: Path) -> None:
+    """The rows of its batches fit, and so must the lines that its samples are made of."""
+    text = write_lines(tmp_path / "long.txt", [" ".join(ENGLISH)] * 5)
+    recipe = build_recipe({}, [
+        f"data={{kind='text', text='{text}', valid='{text}'}}", "tokenizer={kind='words', vocabulary=40}",
+        "model={kind='bert', layers=1, d_model=8, d_ff=8, heads=2, max_positions=12}", "device=cpu",
+        "batch={tokens=96, layout='blocks', row=12}",
+    ], "short rows")  # fmt: skip
+    with torch.random.fork_rng():
+        data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+        found = Examiner(recipe, data, new_trainer(recipe, data, ALONE)).examine()
+    assert [sample.source.count("_") for sample in found.samples] == [1] * SAMPLES

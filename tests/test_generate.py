@@ -127,7 +127,7 @@ def test_texts_are_scored_token_by_token(model: Model) -> None:
     for text, each in zip(texts, found, strict=True):
         (alone,) = model.score([text])
         assert alone.log_probability == pytest.approx(each.log_probability, abs=1e-4)
-    with pytest.raises(UsageError, match="a language model needs no sources, but there are 1 texts and 1 sources"):
+    with pytest.raises(UsageError, match="a language model needs no sources, but got 1 text and 1 source"):
         model.score(["one"], ["eins"])
 
 
@@ -139,7 +139,7 @@ def test_each_kind_of_model_says_what_it_is_for(model: Model, words_model: Path)
         translator.generate(["one"])
     with pytest.raises(UsageError, match="generate: needs a language model"):
         translator.stream("one")
-    with pytest.raises(UsageError, match="score: needs one source a text, but there are 1 texts and no sources"):
+    with pytest.raises(UsageError, match="score: needs one source a text, but got 1 text and no sources"):
         translator.score(["eins"])
     (likely, unlikely) = translator.score(["eins", "zwei"], ["one", "one"])
     assert likely.log_probability > unlikely.log_probability

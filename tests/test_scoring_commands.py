@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,22 @@ def test_evaluate_says_what_it_has_read_and_found(words_model: Path, pair: tuple
     assert found["worst"][0] == {
         "line": 2, "chrf": pytest.approx(0.0), "source": "two", "reference": "falsch", "translation": "zwei",
     }  # fmt: skip
-    assert found["notes"] == ["1 of 3 translations are empty."]
+    assert found["notes"] == ["1 of 3 translations is empty."]
+
+
+def test_what_is_there_once_is_not_told_as_several(words_model: Path, tmp_path: Path) -> None:
+    source, expected = write_lines(tmp_path / "s.en", ["one"]), write_lines(tmp_path / "r.de", ["eins"])
+    gold = write_lines(tmp_path / "gold", ["0-0"])
+    told = regard("evaluate", words_model, source, expected, "--rouge").out
+    told += regard("compare", expected, expected, expected).out
+    told += regard("align", words_model, source, expected, "--gold", gold).err
+    several = [
+        found[0]
+        for found in re.finditer(r"(?<![\d.,:-])1 (\w+)", told)
+        if found[1].endswith("s") and found[1] not in ("is", "has", "was")
+    ]
+    assert "1 line" in told
+    assert several == []
 
 
 def test_evaluate_prints_what_the_sacrebleu_command_prints_of_the_same_files(words_model: Path, tmp_path: Path) -> None:

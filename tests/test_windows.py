@@ -86,7 +86,7 @@ def test_parts_of_another_job_are_refused(tmp_path: Path) -> None:
         run(out, ["x"], resume=True, job="b")
     with pytest.raises(UsageError, match="go on with the lines of text it began with"):
         run(out, ["y"], resume=True)
-    with pytest.raises(UsageError, match="left 1 parts of it"):
+    with pytest.raises(UsageError, match="left 1 part of it"):
         run(out, ["x"])
     (parts.folder / "00000000").write_text("nonsense\n")
     with pytest.raises(DataError, match="must begin with a line of JSON"):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from regard.batch import Specials, Tokens
 from regard.data.batching import Batches
-from regard.data.corpus import Files, Mixture, open_corpus
+from regard.data.corpus import Files, Mixture, Music
 from regard.data.dataset import Dataset
 from regard.data.hiding import Lesson, Masking, Ordering
 from regard.data.store import Side, TokenStore
@@ -101,12 +101,11 @@ def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     context, times = model.context, 2 if isinstance(model, SequenceModel) and model.joins_source else 1
     if context is None:
         return
-    in_rows = recipe.batch.layout in ("blocks", "stream")
-    sides = {} if in_rows else _sides(data)
-    longest = recipe.batch.row if in_rows else max(int(side.lengths.max()) for side in sides.values())
+    stores = {} if recipe.batch.window else _stores(recipe, data, model)
+    longest = recipe.batch.window or max(int(side.lengths.max()) for side in _sides(stores).values())
     if longest <= context:
         return
-    what, fix = ("`batch.row`", "Lower `batch.row`") if in_rows else _longest(recipe, data, sides, context)
+    what, fix = ("`batch.row`", "Lower `batch.row`") if recipe.batch.window else _longest(recipe, data, stores, context)
     other = 'choose positions that have no limit, such as `model.positions = "sinusoidal"`'
     if recipe.init is not None:
         other = f"begin with a model that has more of them, or `rotary` ones: those of {recipe.init} were learned"
@@ -116,48 +115,66 @@ def _check_lengths(recipe: Recipe, data: Dataset, model: AnyModel) -> None:
     )
 
 
-def _sides(data: Dataset) -> dict[tuple[str, str], Side]:
-    """All that a model reads, by split and side."""
+def _stores(recipe: Recipe, data: Dataset, model: AnyModel) -> dict[str, TokenStore]:
+    """All texts that a model reads whole, by split."""
+    stores = {"train": data.train, "valid": data.valid}
+    # Music is tested in excerpts where a piece is too long, and a BERT on nothing at all.
+    tested = not isinstance(recipe.data, Music) and not isinstance(model, Bert)
+    return stores if not tested or (test := data.test()) is None else {**stores, "test": test}
+
+
+def _sides(stores: Mapping[str, TokenStore]) -> dict[tuple[str, str], Side]:
+    """The same by split and side."""
     return {
         (split, name): side
-        for split, store in (("train", data.train), ("valid", data.valid))
+        for split, store in stores.items()
         for name, side in (("source", store.source), ("target", store.target))
         if side is not None
     }
 
 
-def _longest(recipe: Recipe, data: Dataset, sides: Mapping[tuple[str, str], Side], context: int) -> tuple[str, str]:
+def _longest(recipe: Recipe, data: Dataset, stores: Mapping[str, TokenStore], context: int) -> tuple[str, str]:
     """Which text is the longest, and what helps where it is longer than the model can read."""
-    (split, name), side = max(sides.items(), key=lambda entry: int(entry[1].lengths.max()))
+    (split, name), side = max(_sides(stores).items(), key=lambda entry: int(entry[1].lengths.max()))
     number = int(side.lengths.argmax())
     # Texts with labels are kept as targets.
     reader = data.tokenizer.source if name == "source" or data.train.labels is not None else data.tokenizer
     unit, whose = ("text", "") if data.train.source is None else ("pair", f"the {name} of ")
-    files = [file.name for file in open_corpus(recipe.data).other_files("valid")]
-    valid = " + ".join(files) if len(files) <= 2 else f"{files[0]} and the {len(files) - 1:,} files after it"
-    place = (
-        f"a {unit} to train on" if split == "train" else f"{unit} {number + 1:,} of {valid or 'those to validate on'}"
-    )
+    files = {other: data.corpus.other_files(other) for other in stores}
+    purpose = {"train": "train", "valid": "validate", "test": "test"}[split]
+    place = f"{unit} {number + 1:,} of {_in_words(files[split])}" if files[split] else f"a {unit} to {purpose} on"
     begins = json.dumps(" ".join(reader.decode(side[number][:SHOWN]).split()), ensure_ascii=False)
     what = f"the longest text ({whose}{place}, which begins with {begins})"
-    return what, _shortening(recipe, data, context, valid)
+    return what, _shortening(recipe, stores, context, files)
 
 
-def _shortening(recipe: Recipe, data: Dataset, context: int, valid: str) -> str:
-    """How to be rid of texts that are too long; no filter touches those of files to validate on."""
-    stores = {"train": data.train, "valid": data.valid}
-    sizes = {split: np.array([_too_long(store, context), len(store)]) for split, store in stores.items()}
-    if not valid:
-        # What is held out came through the filters, as training did.
-        sizes = {"train": sizes["train"] + sizes["valid"]}
-    counts = {split: f"{long:,} of {size:,}" for split, (long, size) in sizes.items() if long}
+def _in_words(files: Sequence[Path]) -> str:
+    names = [file.name for file in files]
+    return " + ".join(names) if len(names) <= 2 else f"{names[0]} and the {len(names) - 1:,} files after it"
+
+
+def _shortening(
+    recipe: Recipe, stores: Mapping[str, TokenStore], context: int, files: Mapping[str, tuple[Path, ...]]
+) -> str:
+    """How to be rid of texts that are too long; no filter touches those of files to validate or test on."""
+    # What is held out came through the filters, as training did.
+    places: dict[tuple[Path, ...], list[TokenStore]] = {
+        (): [store for split, store in stores.items() if not files[split]],
+        **{files[split]: [store] for split, store in stores.items() if files[split]},
+    }
+    found = {
+        place: f"{long:,} of {sum(map(len, some)):,}"
+        for place, some in places.items()
+        if (long := sum(_too_long(store, context) for store in some))
+    }
     fixes = []
-    if "train" in counts:
+    if (read := found.pop((), None)) is not None:
         filters = {Files: "`data.filters`", Mixture: "the `filters` of its corpora"}.get(type(recipe.data))
-        drop = f"Drop long pairs ({counts['train']}) by a lower `max_words` or `max_characters` in {filters}"
-        fixes.append(f"Cut long texts ({counts['train']}) into several" if filters is None else drop)
-    if "valid" in counts:
-        fixes.append(f"shorten what is too long in {valid} ({counts['valid']}), or take it out: no filter touches it")
+        drop = f"drop long pairs ({read}) by a lower `max_words` or `max_characters` in {filters}"
+        fixes.append(f"cut long texts ({read}) into several" if filters is None else drop)
+    if found:
+        others = " and ".join(f"{_in_words(place)} ({count})" for place, count in found.items())
+        fixes.append(f"shorten what is too long in {others}, or take it out: no filter touches it")
     fix = ", and ".join(fixes)
     return fix[:1].upper() + fix[1:]
 

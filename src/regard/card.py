@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from regard import folder
+from regard.counts import so_many
 from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
 from regard.data.generated import Generated
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
@@ -125,7 +126,7 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
     begun = "nothing" if recipe.init is None else f"`{Path(recipe.init).name}`"
     return (
         f"A {recipe.model.kind} of {result.parameters:,} parameters that {does}, over a vocabulary of "
-        f"{result.vocabulary:,} tokens. Trained from {begun} with Regard {VERSION} for {result.step:,} steps."
+        f"{result.vocabulary:,} tokens. Trained from {begun} with Regard {VERSION} for {so_many(result.step, 'step')}."
     )
 
 
@@ -153,7 +154,7 @@ def _use(place: Path, recipe: Recipe) -> str:
 def _scores(recipe: Recipe, result: Result, report: Mapping[str, Any]) -> str:
     found = result.validation
     held_out = " held out of the corpus" if report.get("held_out") else ""
-    lines = f"{report['valid']:,} lines{held_out}, " if report.get("valid") else ""
+    lines = f"{so_many(report['valid'], 'line')}{held_out}, " if report.get("valid") else ""
     rows = [("perplexity per token", f"{found.perplexity:.3f}", "exp(nats per token), ends of sentences included")]
     advice = (
         "Compare perplexities per token only between models of one vocabulary, and scores only where signatures agree. "
@@ -195,7 +196,7 @@ def _data(recipe: Recipe, report: Mapping[str, Any]) -> str:
 def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Event]) -> str:
     settings, optimiser = recipe.training, recipe.training.optimiser
     starts = [event for event in events if event.get("event") == START]
-    schedule = f"{optimiser.kind}, {optimiser.schedule} schedule, {optimiser.warmup:,} steps of warm-up"
+    schedule = f"{optimiser.kind}, {optimiser.schedule} schedule, {so_many(optimiser.warmup, 'step')} of warm-up"
     rows = [
         ("model", _sizes(recipe)),
         ("batches", f"{recipe.batch.tokens:,} tokens a side, {recipe.batch.layout}"),
@@ -335,7 +336,7 @@ def _sizes(recipe: Recipe) -> str:
     if isinstance(model, TransformerSettings):
         return (
             f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
-            f"{model.heads} heads, dropout {model.dropout}, {model.norm}-norm"
+            f"{so_many(model.heads, 'head')}, dropout {model.dropout}, {model.norm}-norm"
         )
     return ", ".join(f"{name} {text_of(value)}" for name, value in vars(model).items() if value is not None)
 

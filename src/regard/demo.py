@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 from regard import api, experiment, folder, shipped
+from regard.counts import so_many
 from regard.data.corpus import load_corpus
 from regard.evaluation.metrics import score
 from regard.files import write_file
@@ -44,7 +45,7 @@ def run(out: Path) -> str | None:
     model = api.load(model_folder)
     test = load_corpus(recipe.data).test
     translations = model.translate([pair.source for pair in test])
-    print(f"\nOn {len(test)} lines it has never seen:")
+    print(f"\nOn {so_many(len(test), 'line')} it has never seen:")
     for figure in score(translations, [pair.target for pair in test]):
         print(f"  {figure}")
     print("\nFor example:")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.batch import Batch, Tokens
+from regard.counts import so_many
 from regard.data.batching import Batches
 from regard.data.dataset import Dataset
 from regard.decoding.sampling import SamplingSettings, sample
@@ -121,7 +122,7 @@ class Examiner:
         if not judged:
             return None
         lines = Lines([each.translation for each in judged], [[each.reference or "" for each in judged]])
-        return replace(bleu(lines).score(), name=f"BLEU (greedy, {len(lines):,} lines)")
+        return replace(bleu(lines).score(), name=f"BLEU (greedy, {so_many(len(lines), 'line')})")
 
     def _samples(self, count: int) -> list[Sample]:
         """What the model makes of the first examples: their translation, or how their text goes on."""
@@ -144,7 +145,9 @@ class Examiner:
 
     def _filled(self, model: Bert, number: int) -> Sample:
         """The beginning of an example with a gap in its middle, and what the model puts there."""
-        ids = self.data.valid.target[number][: 2 * PROMPT]
+        # Rows may be shorter than lines are, and positions learned for no more than a row: the end needs one, too.
+        most = 2 * PROMPT if model.context is None else min(2 * PROMPT, model.context - 1)
+        ids = self.data.valid.target[number][:most]
         place, decode = len(ids) // 2, self.data.tokenizer.decode
         if not ids:
             return Sample("", None, "")

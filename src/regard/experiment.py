@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard import bands, card, folder, settings
 from regard.assembly import new_trainer
+from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
@@ -129,7 +130,7 @@ class _Run:
             self.log.say(self.data.report.to_text())
         parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
         self.log.say(
-            f"{len(self.data.train):,} examples to train on, {len(self.data.valid):,} for validation; "
+            f"{so_many(len(self.data.train), 'example')} to train on, {len(self.data.valid):,} for validation; "
             f"{self._vocabulary}; {parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())

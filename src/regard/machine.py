@@ -13,6 +13,7 @@ from typing import Literal
 
 import torch
 
+from regard.counts import so_many
 from regard.errors import UsageError
 
 MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
@@ -33,8 +34,7 @@ class Machine:
     def __str__(self) -> str:
         memory = f"{self.memory / 1e9:.0f} GB"
         if self.device == "cpu":
-            threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
-            return f"{self.name}, {threads}, {memory}"
+            return f"{self.name}, {so_many(self.threads, 'thread')}, {memory}"
         return f"{f'{self.count} × ' if self.count > 1 else ''}{self.name}, {memory}"
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 
+from regard.counts import so_many
 from regard.data.glance import CorpusSize, alphabet
 from regard.errors import UsageError
 from regard.machine import Machine, matmul_speed
@@ -103,7 +104,7 @@ class Plan:
         if self.steps_per_epoch is None:
             return ""
         number, steps = _few(self.steps / self.steps_per_epoch), self.steps_per_epoch
-        return f"about {number} epoch{'s' * (number != '1.0')} of {steps:,} step{'s' * (steps > 1)}"
+        return f"about {number} epoch{'s' * (number != '1.0')} of {so_many(steps, 'step')}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; memory in bytes."""
@@ -123,13 +124,13 @@ class Plan:
             f"  model    {self.parameters:,} parameters{known}",
         ]
         if self.corpus is not None:
-            lines.append(f"  corpus   {self.corpus.pairs:,} lines, about {self.corpus.tokens:,} target tokens")
+            lines.append(f"  corpus   {so_many(self.corpus.pairs, 'line')}, about {self.corpus.tokens:,} target tokens")
         epochs = f", {self.epochs}" if self.epochs else ""
         used = SHARE[self.machine.device] * self.matmul_flops
         muon = f" and {_short(self.optimiser_flops)}FLOP a step for Muon" if self.optimiser_flops else ""
         share = f", of which each process reads {self.rows_each:,}" if self.world > 1 else ""
         lines += [
-            f"  batches  {self.batch_tokens:,} tokens a side: {self.rows:,} rows of {self.length}{share}",
+            f"  batches  {self.batch_tokens:,} tokens a side: {so_many(self.rows, 'row')} of {self.length}{share}",
             f"  steps    {self.steps:,}{epochs}",
             f"  speed    about {self.tokens_per_second:,.0f} tokens/s: {_short(self.flops_per_token)}FLOP a target "
             f"token{muon}, {_short(used)}FLOP/s of the {_short(self.matmul_flops)}FLOP/s measured",
@@ -137,7 +138,9 @@ class Plan:
         ]  # fmt: skip
         if self.minutes is not None and self.steps_in_time < self.steps:
             time = _time(60 * self.minutes)
-            lines.append(f"           training.minutes stops it after {time}, about {self.steps_in_time:,} steps")
+            lines.append(
+                f"           training.minutes stops it after {time}, about {so_many(self.steps_in_time, 'step')}"
+            )
         if self.world > 1:
             lines.append("           if the processes' talk hides behind their work; more if it does not")
         return "\n".join([*lines, *_memory_table(self)])
@@ -184,8 +187,9 @@ def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> 
         return None
     with torch.device("meta"):
         model = build_any(recipe.model, vocabulary)
-    length = recipe.batch.row if recipe.batch.layout in ("blocks", "stream") else SENTENCE
-    return spent(model, length, recipe.training.readings * tokens, steps, recipe.training.optimiser)
+    return spent(
+        model, recipe.batch.window or SENTENCE, recipe.training.readings * tokens, steps, recipe.training.optimiser
+    )
 
 
 def _vocabulary(
@@ -366,7 +370,7 @@ def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
     )
     changes = [f"tokenizer.vocabulary={vocabulary}"]
     reasons = [
-        f"`{preset}`: {size.pairs:,} pairs; {_WHY[preset]}",
+        f"`{preset}`: {so_many(size.pairs, 'pair')}; {_WHY[preset]}",
         f"tokenizer.vocabulary={vocabulary}: so that most tokens occur often enough to be learned",
     ]
     if preset == "small" and size.pairs < 300_000:

@@ -10,6 +10,7 @@ import torch
 
 from regard import folder
 from regard.assembly import new_trainer
+from regard.counts import so_many
 from regard.data.dataset import read_dataset
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
@@ -38,7 +39,8 @@ class ResumeCheck:
         stretch = f"steps {self.step + 1:,} to {self.step + self.steps:,}"
         if not self.different:
             return f"ok      resume      {stretch}, with a stop in the middle and without: the same to the bit"
-        return f"FAILED  resume      {stretch}: {len(self.different)} tensors differ, the first is {self.different[0]}"
+        found = so_many(len(self.different), "tensor differs", "tensors differ")
+        return f"FAILED  resume      {stretch}: {found}, the first is {self.different[0]}"
 
 
 def verify_resume(out: Path, steps: int = 4) -> ResumeCheck:

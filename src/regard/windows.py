@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from regard.counts import so_many
 from regard.errors import DataError, UsageError
 from regard.files import destination, takes_all, write_file
 
@@ -156,7 +157,7 @@ class Parts:
         """Make the folder; if it is there already, only go on if that is asked for. Whether there is work to do."""
         if self.folder.is_dir() and not resume:
             raise UsageError(
-                f"{self.out}: a run that broke off left {len(list(self.folder.iterdir())):,} parts of it in "
+                f"{self.out}: a run that broke off left {so_many(len(list(self.folder.iterdir())), 'part')} of it in "
                 f"{self.folder}. Go on with --resume, or remove that folder to begin anew."
             )
         if resume and not self.folder.is_dir() and self._is_whole():

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.counts import so_many
 from regard.data import formats
 from regard.data.corpus import (
     CorpusSettings,
@@ -89,7 +90,11 @@ def test_too_few_different_sentences_to_hold_out_are_named(targets: list[str], t
     a, b = write(tmp_path / "a.en", ["same"] * len(targets)), write(tmp_path / "a.de", targets)
     with pytest.raises(DataError) as caught:
         load_corpus(Files(str(a), str(b)))
-    for words in ("a.de: there must be enough different sentences", f"only {len(targets)} pairs", "data.valid_source"):
+    for words in (
+        "a.de: there must be enough different sentences",
+        f"only {so_many(len(targets), 'pair')}.",
+        "data.valid_source",
+    ):
         assert words in str(caught.value)
 
 

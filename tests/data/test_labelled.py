@@ -162,7 +162,7 @@ def test_labels_that_occur_once_are_told(tmp_path: Path) -> None:
     assert warning.startswith("120 of 122 labels occur only once, such as `0`, `1`, `2`. ")
     words = write_lines(tmp_path / "tags", ["the DET", "cat NOUN", "", "the DET", "sat VERB", "cat NOUN"])
     [warning] = open_corpus(Tagged(str(words), valid=str(words))).report().warnings[:1]
-    assert warning.startswith("1 of 3 labels occur only once: `VERB`. ")
+    assert warning.startswith("1 of 3 labels occurs only once: `VERB`. ")
 
 
 def test_a_label_that_is_held_out_is_known(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_text_shows_all_of_it(report: Report) -> None:
     for example in (*report.worst, *report.best):
         assert f"translation  {example.translation}".rstrip() in text
     assert "0–10" in text
-    assert "Note: 1 of 32 translations are empty." in text
+    assert "Note: 1 of 32 translations is empty." in text
 
 
 def test_no_lines_are_shown_if_none_are_asked_for() -> None:

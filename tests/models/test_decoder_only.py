@@ -47,6 +47,16 @@ def test_it_is_a_language_model_that_reads_the_source_first() -> None:
         torch.testing.assert_close(found_BTV[row, : len(target) + 1], wanted_TV, atol=1e-5, rtol=1e-5)
 
 
+def test_the_last_layer_computes_nothing_of_the_source_but_what_it_keeps() -> None:
+    """Nobody asks what comes after a token of the source, and no layer above would read it."""
+    model, ran = decoder_only(SMALL, 12).eval(), []
+    for number, layer in enumerate(model.layers):
+        layer.get_submodule("feedforward").register_forward_hook(lambda *_, number=number: ran.append(number))
+    state = model.start(Tokens.whole(torch.tensor([[5, 6, 7]])), 1)
+    assert ran == [0]
+    assert [layer.keys_BHKE.shape[2] for layer in state.layers] == [3, 3]
+
+
 def test_pairs_that_share_a_row_are_as_if_alone() -> None:
     torch.manual_seed(0)
     model = decoder_only(SMALL, 12).eval()

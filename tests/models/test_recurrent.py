@@ -317,9 +317,9 @@ def test_rows_of_several_sentences_are_refused() -> None:
 
 def test_a_source_is_needed_by_one_and_refused_by_the_other() -> None:
     whole = Tokens.whole(torch.tensor([[1, 3, 4]]))
-    with pytest.raises(UsageError, match="the source must have 1 rows, but is None"):
+    with pytest.raises(UsageError, match="the source must have 1 row, but is None"):
         build(SMALL)(Batch(None, whole, whole.ids_BT))
-    with pytest.raises(UsageError, match="must have 2 rows, but is 1 rows"):
+    with pytest.raises(UsageError, match="must have 2 rows, but is 1 row"):
         build(SMALL).start(whole, rows=2)
     with pytest.raises(UsageError, match="reads no source"):
         RecurrentLM(RecurrentLMSettings(d_model=4), vocabulary=5).start(whole, rows=1)

@@ -213,11 +213,11 @@ def test_longer_than_any_table() -> None:
 def test_what_it_cannot_do_without_a_source() -> None:
     model = small()
     target = Tokens.whole(torch.tensor([[1, 3]]))
-    with pytest.raises(UsageError, match="the source must have 1 rows, but is None"):
+    with pytest.raises(UsageError, match="the source must have 1 row, but is None"):
         model(Batch(None, target, target.ids_BT))
     with pytest.raises(UsageError, match="the source must have 2 rows, but is None"):
         model.start(None, rows=2)
-    with pytest.raises(UsageError, match="the source must have 2 rows, but is 1 rows"):
+    with pytest.raises(UsageError, match="the source must have 2 rows, but is 1 row"):
         model.start(target, rows=2)
 
 

@@ -119,7 +119,7 @@ def test_the_command_ends_with_0_or_1(
     line = ("reproduce", "words", "--check", words_model, "--data", tmp_path)
     ran = command(*line)
     assert ran.code == 1
-    assert "words: 1 of 2 published figures are missed. They are those of the published weights" in ran.out
+    assert "words: 1 of 2 published figures is missed. They are those of the published weights" in ran.out
     found = json.loads(command(*line, "--json").out)
     assert (found["holds"], [each["holds"] for each in found["figures"]]) == (False, [True, False])
     words.signatures["perplexity"] = found["figures"][1]["other_signature"]  # type: ignore[index]

@@ -132,6 +132,18 @@ def test_there_are_words_for_everything_in_every_language() -> None:
     assert {name for name in used if name not in known and name.partition(".")[2] not in known} == set()
 
 
+def test_tokens_are_not_told_as_words() -> None:
+    """What looks and is looked at are tokens, which may be pieces of words; only of a pair are they put together."""
+    table = FILES["words-table.js"].read_text(encoding="utf-8")
+    for group, spared in (("attention", "pair"), ("walk", "none")):
+        rows = re.findall(rf"^export const {group} = \{{\n(.*?)^\}};", table, re.MULTILINE | re.DOTALL)[0]
+        for name, cells in re.findall(r'^  "?([\w.]+)"?: \[(.*?)\],$', rows, re.MULTILINE):
+            # Once it is said what a token is.
+            said = re.sub(r"a word or a piece of one|ein Wort oder ein Stück davon|词或词的一部分", "", cells)
+            if not name.startswith(spared):
+                assert re.findall(r"\b[Ww]ords?\b|\bW[oö]rt(?:er)?n?\b|词(?!元)", said) == [], name
+
+
 # ---- translate
 
 
@@ -286,7 +298,7 @@ def test_attention_shows_the_weights_of_the_chosen_head(visit: Opener, server: R
     page.locator(".column-labels span").first.hover()
     expect(page.locator(".readout b").first).to_have_text(written(max(row[0] for row in weights)))
     page.mouse.move(0, 0)
-    expect(page.locator(".readout")).to_contain_text("Point at a word")
+    expect(page.locator(".readout")).to_contain_text("Point at a token")
 
 
 def test_attention_by_keyboard(visit: Opener) -> None:
@@ -308,7 +320,7 @@ def test_attention_by_keyboard(visit: Opener) -> None:
     page.mouse.move(0, 0)
     expect(page.locator(".readout")).to_contain_text("looks at")
     page.keyboard.press("Escape")
-    expect(page.locator(".readout")).to_contain_text("Point at a word")
+    expect(page.locator(".readout")).to_contain_text("Point at a token")
 
 
 def test_pictures_are_saved_and_an_example_the_model_cannot_read_is_not_explained(visit: Opener) -> None:
@@ -420,7 +432,7 @@ def test_exploring_appends_and_goes_back(visit: Opener) -> None:
     expect(text).to_have_value("seven")
     labelled(page, "Top-k").fill("3")
     expect(page.locator(".bars.next .out")).to_have_count(7)
-    expect(page.locator(".summary")).to_contain_text("3 tokens can be drawn")
+    expect(page.locator(".summary")).to_contain_text("Tokens that can be drawn: 3")
 
 
 def test_generating_streams_and_follows_the_seed(visit: Opener) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard import folder
+from regard.counts import so_many
 from regard.errors import UsageError
 from regard.exploring import inside
 from regard.models.interface import SequenceModel
@@ -45,7 +46,7 @@ class Base:
     def running(self) -> bool:
         """Whether it learned from running text, in which the end of a line is a token like any other."""
         music = isinstance(self.recipe.tokenizer, MusicEvents)  # there, a line is a whole piece
-        return self.recipe.batch.layout in ("blocks", "stream") and not music
+        return self.recipe.batch.window is not None and not music
 
     def must_translate(self, what: str) -> None:
         """Raise UsageError for a language model, in the name of what was asked of it."""
@@ -89,6 +90,6 @@ def must_be_pairs(what: str, sources: Sequence[str], targets: Sequence[str]) -> 
     must_be_texts(what, targets)
     if len(sources) != len(targets):
         raise UsageError(
-            f"{what}: needs one text on the other side for each source, but there are {len(sources):,} sources and "
-            f"{len(targets):,} others. Give two lists of one length."
+            f"{what}: needs one text on the other side for each source, but got {so_many(len(sources), 'source')} and "
+            f"{so_many(len(targets), 'other')}. Give two lists of one length."
         )

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from regard.api.base import Base, must_be_pairs, must_be_texts
+from regard.counts import so_many
 from regard.data.labelled import Restoring
 from regard.errors import UsageError
 from regard.evaluation.labels import LabelReport, evaluate_labels, restoring_tallies
@@ -75,8 +76,8 @@ class Labelling(Base):
             for number, (one, other) in enumerate(zip(right, given, strict=True), 1):
                 if len(one) != len(other):
                     raise UsageError(
-                        f"evaluate: there must be a tag for each word, but text {number:,} has {len(other):,} words "
-                        f"and {len(one):,} tags."
+                        f"evaluate: there must be a tag for each word, but text {number:,} has "
+                        f"{so_many(len(other), 'word')} and {so_many(len(one), 'tag')}."
                     )
         more = restoring_tallies(right, given) if labeller.restores else ()
         return evaluate_labels(texts, right, given, labeller.labels, files, examples, more)

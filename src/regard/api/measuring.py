@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from regard.api.base import must_be_pairs, must_be_texts
 from regard.api.translating import Translating
 from regard.batch import Tokens
+from regard.counts import so_many
 from regard.decoding.scoring import Scored, score_texts
 from regard.errors import UsageError
 from regard.evaluation.catalogue import Scoring
@@ -33,8 +34,8 @@ class Measuring(Translating):
             must_be_texts("score", sources)
         if self.network.reads_source != (sources is not None) or (sources is not None and len(sources) != len(texts)):
             rule = "needs one source a text" if self.network.reads_source else "a language model needs no sources"
-            given = "no" if sources is None else f"{len(sources):,}"
-            raise UsageError(f"score: {rule}, but there are {len(texts):,} texts and {given} sources.")
+            given = "no sources" if sources is None else so_many(len(sources), "source")
+            raise UsageError(f"score: {rule}, but got {so_many(len(texts), 'text')} and {given}.")
         encoded = self.tokenizer.encode_all(texts)
         read = None if sources is None else self._translator.encode(sources, language)
         self._must_be_short("score", encoded)
@@ -79,8 +80,7 @@ class Measuring(Translating):
                 "Use `evaluate` with sources and references."
             )
         must_be_texts("evaluate", lines)
-        window = self.recipe.batch.row if self.recipe.batch.layout in ("blocks", "stream") else None
-        probable = text_likelihood(self.network, self.tokenizer, lines, window, overlap, progress)
+        probable = text_likelihood(self.network, self.tokenizer, lines, self.recipe.batch.window, overlap, progress)
         return evaluate_text(probable, files, progress)
 
     def evaluate_music(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard import shipped
+from regard.counts import so_many
 from regard.errors import UsageError
 from regard.status import StatusLine, clock
 
@@ -175,8 +176,10 @@ class Progress:
 
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)
-        what = self._what.removesuffix("s") if self._lines == 1 else self._what
-        words = [f"{self._lines:,} {what}", f"{self._lines / seconds:,.1f} {self._what}/s"]
+        words = [
+            so_many(self._lines, self._what.removesuffix("s"), self._what),
+            f"{self._lines / seconds:,.1f} {self._what}/s",
+        ]
         if self._tokens:
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
         if self._size:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.counts import so_many
 from regard.errors import DataError, MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ class Music:
                 )
             if composition.prompt_cut:
                 print(
-                    f"warning: the first {composition.prompt_cut:,} words of the primer were left out: there is no "
-                    "room for them. The piece begins after them.",
+                    f"warning: {so_many(composition.prompt_cut, 'word was', 'words were')} left out at the beginning "
+                    "of the primer: there is no room for more. The piece begins after that.",
                     file=sys.stderr,
                 )
             if self.midi is not None:
@@ -117,7 +118,7 @@ def _summary(file: Path, composition: Composition) -> str:
     piece, primed = composition.piece, len(composition.primed)
     after = f" after {primed:,} of the primer" if primed else ""
     written = len(piece.notes) - primed
-    notes = "1 note" if written == 1 else f"{written:,} notes"
+    notes = so_many(written, "note")
     return f"{file}: {notes}{after}, {piece.duration:.0f} s, seed {composition.seed}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.common import STOPPED_BY, AsJson
+from regard.counts import agreeing, so_many
 from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -133,8 +134,9 @@ def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
         missed = sum(not each.holds for each in verdicts)
         if missed:
             print(
-                f"{name}: {missed} of {len(verdicts)} published figures are missed. They are those of the published "
-                "weights: a model trained anew differs by its seed and its machine."
+                f"{name}: {missed} of {so_many(len(verdicts), 'published figure')} {agreeing(missed, 'is', 'are')} "
+                "missed. They are those of the published weights: a model trained anew differs by its seed and its "
+                "machine."
             )
         else:
             print(f"{name}: {folder} has its published figures.")

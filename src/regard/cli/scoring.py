@@ -28,6 +28,7 @@ from regard.cli.common import (
     search_settings,
 )
 from regard.cli.labelling import evaluate_labels
+from regard.counts import so_many
 from regard.errors import DataError, UsageError
 from regard.status import StatusLine
 
@@ -165,7 +166,7 @@ def compare(
         found = [{**vars(one), "difference": one.size, "better": one.better} for one in differences]
         print(json.dumps({"lines": len(texts[0]), "differences": found, "tests": tests, "verdict": words}))
         return
-    print(f"A  {a}\nB  {b}\n{len(texts[0]):,} lines\n")
+    print(f"A  {a}\nB  {b}\n{so_many(len(texts[0]), 'line')}\n")
     for difference in differences:
         print(_in_words(difference))
     print(f"\n{words}")
@@ -249,7 +250,7 @@ def align(
         measured = quality(kept, wanted)
         print(
             f"Attention {head}: alignment error rate {measured.error_rate:.3f}, precision {measured.precision:.3f}, "
-            f"recall {measured.recall:.3f} on {len(kept):,} lines.",
+            f"recall {measured.recall:.3f} on {so_many(len(kept), 'line')}.",
             file=sys.stderr,
         )
 
@@ -386,7 +387,7 @@ def _gold(file: Path, source: Path, sources: Sequence[str], targets: Sequence[st
             if i >= read or j >= written:
                 raise DataError(
                     f"{file}, line {number}: links must be between words that are there, counted from 0, but {i}-{j} "
-                    f"is not: there are {read} words on the source side and {written} on the target side."
+                    f"is not: it has {so_many(read, 'word')} on the source side and {written} on the target side."
                 )
     return gold
 

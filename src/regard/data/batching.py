@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.batch import Batch, Specials
+from regard.counts import so_many
 from regard.data.collate import EMPTY, one_a_row, sentence_rows, stream_rows, text_rows
 from regard.data.hiding import Lesson, numbers
 from regard.data.packing import Lengths, Rows, bucketed, packed
@@ -56,6 +57,11 @@ class BatchSettings:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
         if self.layout != "buckets" and self.tokens < self.row:
             raise ValueError(f"`tokens` must be at least `row` ({self.row}), but is {self.tokens}")
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens of a text that runs on stand in a row; None where rows hold whole sentences."""
+        return self.row if self.layout in ("blocks", "stream") else None
 
 
 class Shape(NamedTuple):
@@ -178,8 +184,7 @@ class Batches:
 
     def summary(self) -> str:
         """How many batches and shapes there are, and how much of them is padding."""
-        shapes = "1 shape" if len(self.shapes) == 1 else f"{len(self.shapes)} shapes"
-        batches = "1 batch" if self.per_epoch == 1 else f"{self.per_epoch:,} batches"
+        batches, shapes = so_many(self.per_epoch, "batch", "batches"), so_many(len(self.shapes), "shape")
         return f"{batches} an epoch, {shapes}, {100 * self.padding_share:.1f} % padding"
 
     def _plan_of_epoch(self, epoch: int) -> Callable[[int], tuple[int, NDArray[np.int64]]]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.counts import agreeing, so_many
 from regard.data.filters import (
     ADVICE,
     HELD_OUT_LABELLED,
@@ -135,8 +136,8 @@ class _Part:
             yield kept
         if sieve.kept and not any_text:
             raise DataError(
-                f"{self.name}: must hold text, but there is none in any of its {sieve.read:,} lines. Is it the right "
-                "file?"
+                f"{self.name}: must hold text, but there is none in any of its {so_many(sieve.read, 'line')}. Is it "
+                "the right file?"
             )
         if not sieve.kept:
             reasons = {reason: found.count for reason, found in sieve.dropped.items() if found.count}
@@ -302,15 +303,16 @@ class Corpus:
                 f"among these {found:,}. Is the text in the right column? Or give others to validate on with "
                 "`data.valid`."
             )
+        are = agreeing(found, "is", "are")
         if self.one_sided:
-            lines = "is only 1 line" if found == 1 else f"are only {found:,} lines"
             raise DataError(
-                f"{name}: there must be enough lines to hold some out for validation, but there {lines}. Cut "
-                "the text into lines, or give other text to validate on with `data.valid`."
+                f"{name}: there must be enough lines to hold some out for validation, but there {are} only "
+                f"{so_many(found, 'line')}. Cut the text into lines, or give other text to validate on with "
+                "`data.valid`."
             )
         raise DataError(
-            f"{name}: there must be enough different sentences to hold some out for validation, but there are only "
-            f"{found:,} pairs. Give validation files, such as `data.valid_source` and `data.valid_target`."
+            f"{name}: there must be enough different sentences to hold some out for validation, but there {are} only "
+            f"{so_many(found, 'pair')}. Give validation files, such as `data.valid_source` and `data.valid_target`."
         )
 
 
@@ -382,10 +384,15 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
     return [pair for block in blocks for pair in map(Pair, block.sources, block.targets)]
 
 
+def _alone(files: Callable[[], list[str]]) -> Rows:
+    """Files that have no partner beside them."""
+    return [(file,) for file in files()]
+
+
 def _files(settings: Files) -> _Part:
     def rows(source: str, target: str | None) -> Rows:
         if target is None:
-            return [(file,) for file in find_files(source)]
+            return _alone(partial(find_files, source))
         return list(find_partners(source, target))
 
     def blocks(source: str, target: str | None, repairs: Repairs) -> Iterator[Block]:
@@ -425,15 +432,12 @@ def _both_sides(source: str | None, target: str | None) -> Iterable[str]:
 
 
 def _text(settings: Text) -> _Part:
-    def rows(place: str) -> Rows:
-        return [(file,) for file in find_files(place)]
-
     def blocks(place: str, repairs: Repairs) -> Iterator[Block]:
-        return (block for (file,) in rows(place) for block in text_blocks(file, repairs))
+        return (block for file in find_files(place) for block in text_blocks(file, repairs))
 
     places = {"train": settings.text, "valid": settings.valid, "test": settings.test}
     splits = {
-        split: _Split(partial(blocks, place), partial(rows, place))
+        split: _Split(partial(blocks, place), partial(_alone, partial(find_files, place)))
         for split, place in places.items()
         if place is not None
     }
@@ -444,19 +448,13 @@ def _text(settings: Text) -> _Part:
 
 
 def _music(settings: Music) -> _Part:
-    def rows(files: Callable[[], list[str]]) -> Rows:
-        return [(file,) for file in files()]
-
-    found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in music_splits(settings).items()}
+    found = {name: _Split(split.blocks, partial(_alone, split.files)) for name, split in music_splits(settings).items()}
     form = f"music {settings.encoding} {settings.transpose}"
     return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True, unit="words")
 
 
 def _labelled(settings: LabelSources) -> _Part:
-    def rows(files: Callable[[], list[str]]) -> Rows:
-        return [(file,) for file in files()]
-
-    found = {name: _Split(split.blocks, partial(rows, split.files)) for name, split in label_splits(settings).items()}
+    found = {name: _Split(split.blocks, partial(_alone, split.files)) for name, split in label_splits(settings).items()}
     filters = replace(NO_FILTERS, drop_damaged=True, max_characters=LONGEST_LABELLED)
     name, form = place_of(settings), f"{settings} {HELD_OUT_LABELLED} held out"
     known = TAGS if isinstance(settings, Restoring) else ()

@@ -44,6 +44,13 @@ class Dataset:
     """None where a tokenizer was given, as it is to a run that goes on: the corpus may not have to be read again."""
     fingerprint: Fingerprint
     """Which corpus it is, for a run that goes on."""
+    corpus: Corpus
+    """Where it came from."""
+
+    def test(self) -> TokenStore | None:
+        """The examples to test on; None if there are none. They are read when somebody asks."""
+        pairs = self.corpus.test()
+        return encode_pairs(self.corpus, pairs, self.tokenizer) if pairs else None
 
 
 def read_dataset(
@@ -94,7 +101,7 @@ def read_dataset(
         if place is not None and found is None and Fingerprint.of(corpus, cache) == fingerprint:
             known.keep(place, Known(used, valid, report))
     valid_bytes = 0 if corpus.answers is not None else sum(len(pair.target.encode()) + 1 for pair in valid)
-    return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted)
+    return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted, corpus)
 
 
 def _is_large(corpus: Corpus) -> bool:

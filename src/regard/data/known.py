@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from regard.counts import so_many
 from regard.data.corpus import Corpus, LanguagePair
 from regard.data.filters import Dropped, Example
 from regard.data.formats import Repairs
@@ -67,7 +68,7 @@ class Fingerprint:
             )
         counts = [(name, before.get(name), getattr(self, name)) for name in ("examples", "tokens")]
         others = [
-            f"the corpus has {now:,} {name}, not {was:,}"
+            f"the corpus has {so_many(now, name.removesuffix('s'))}, not {was:,}"
             for name, was, now in counts
             if was is not None and now is not None and was != now
         ]

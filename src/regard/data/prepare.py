@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.batch import Specials
+from regard.counts import so_many
 from regard.data.ahead import Ahead
 from regard.data.corpus import Origin
 from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_description
@@ -168,9 +169,8 @@ def _with_first(chunks: Iterator[Mapping[str, Ragged]]) -> Iterator[Mapping[str,
 
 def _progress(writer: StoreWriter, seconds: float) -> str:
     tokens = sum(writer.tokens.values())
-    examples = "1 example" if writer.examples == 1 else f"{writer.examples:,} examples"
-    written = "1 token" if tokens == 1 else f"{tokens:,} tokens"
-    return f"encoded {examples}, {written}; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
+    done = f"{so_many(writer.examples, 'example')}, {so_many(tokens, 'token')}"
+    return f"encoded {done}; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
 
 
 def encoded(examples: Iterable[Texts], tokenizers: Sequence[Encoder]) -> Iterator[dict[str, Ragged]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from regard.counts import agreeing, so_many
 from regard.data.filters import ADVICE, Dropped, Filters, Kept, Keys, Sieve, keys_of, pair_keys_of
 from regard.data.formats import Block, Repairs
 from regard.data.guesses import FREQUENT, Guess, cosine, guess_language, trigrams
@@ -384,7 +385,7 @@ def _few(pairs: int, lengths: Mapping[str, Lengths], translated: bool) -> Iterab
     # Lines of plain text are no measure: one may be a word or a book.
     if pairs < FEW_PAIRS and "source" in lengths:
         what = "how to translate" if translated else "what they have in common"
-        yield f"only {pairs:,} pairs to train on: a model may learn them by heart instead of {what}"
+        yield f"only {so_many(pairs, 'pair')} to train on: a model may learn them by heart instead of {what}"
 
 
 def _once(labels: Counter[str]) -> Iterable[str]:
@@ -392,8 +393,8 @@ def _once(labels: Counter[str]) -> Iterable[str]:
         names = ", ".join(f"`{label}`" for label in rare[:LABELS_NAMED])
         such = f", such as {names}" if len(rare) > LABELS_NAMED else f": {names}"
         yield (
-            f"{len(rare):,} of {len(labels):,} labels occur only once{such}. What a label means cannot be learned from "
-            "one example. Gather more of them, or join rare labels into one"
+            f"{len(rare):,} of {len(labels):,} labels {agreeing(len(rare), 'occurs', 'occur')} only once{such}. What a "
+            "label means cannot be learned from one example. Gather more of them, or join rare labels into one"
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from regard.counts import so_many
 from regard.documents.passage import Passage, Placed
 from regard.documents.placing import Links
 from regard.errors import UsageError
@@ -52,7 +53,8 @@ class Document:
         for what, given in (("translation", translations), ("list of links", links)):
             if given is not None and len(given) != len(self.texts):
                 raise UsageError(
-                    f"document: needs one {what} for each of its {len(self.texts):,} texts, but has {len(given):,}."
+                    f"document: needs one {what} for each of its {so_many(len(self.texts), 'text')}, but has "
+                    f"{len(given):,}."
                 )
         known = [None] * len(self.texts) if links is None else links
         placed: list[Placed | None] = []

@@ -31,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.counts import so_many
 from regard.data.batching import collate
 from regard.decoding.penalties import attentions_to_source
 from regard.errors import DataError, UsageError
@@ -253,14 +254,15 @@ def choose(
         best = min(rates, key=lambda name: rates[name])
         return Choice(
             best,
-            f"the lowest alignment error rate of {len(names)} attentions: {rates[best]:.3f} on {len(gold):,} lines",
+            f"the lowest alignment error rate of {so_many(len(names), 'attention')}: {rates[best]:.3f} on "
+            f"{so_many(len(gold), 'line')}",
         )
     gains = {name: prediction_gain(found, sources, targets) for name, found in links.items()}
     best = max(gains, key=lambda name: gains[name])
     return Choice(
         best,
-        f"the highest prediction gain of {len(names)} attentions: {gains[best]:.3f} nats a word on "
-        f"{len(sources):,} lines"
+        f"the highest prediction gain of {so_many(len(names), 'attention')}: {gains[best]:.3f} nats a word on "
+        f"{so_many(len(sources), 'line')}"
         + ("; below 0, the links tell nothing, which is usual on few lines" if gains[best] < 0 else ""),
     )
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.counts import so_many
 from regard.errors import DataError
 from regard.evaluation.metrics import Numbers, Score, Tally
 from regard.evaluation.report import TestSet, table
@@ -92,9 +93,10 @@ class LabelReport:
         ]
         parts = [
             "\n".join(
-                f"{file.role}  {file.name}  {file.lines:,} texts  sha256 {file.sha256[:12]}" for file in self.files
+                f"{file.role}  {file.name}  {so_many(file.lines, 'text')}  sha256 {file.sha256[:12]}"
+                for file in self.files
             ),
-            f"{self.answers:,} labels in {self.lines:,} texts",
+            f"{so_many(self.answers, 'label')} in {so_many(self.lines, 'text')}",
             table([("score", "value", "95 % interval", "how it was computed"), *scores], (1, 2)),
             table([("label", "wanted", "given", "precision", "recall", "F1"), *labels], (1, 2, 3, 4, 5)),
         ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.counts import agreeing, so_many
 from regard.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Lines:
         for references in self.references or [()]:
             if len(self.hypotheses) != len(references) or not references:
                 raise DataError(
-                    f"evaluation: there must be one reference for each translation and at least one of each, but there "
-                    f"are {len(self.hypotheses):,} translations and {len(references):,} references."
+                    f"evaluation: there must be one reference for each translation and at least one of each, but found "
+                    f"{so_many(len(self.hypotheses), 'translation')} and {so_many(len(references), 'reference')}."
                 )
 
     def __len__(self) -> int:
@@ -110,7 +111,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
 def exact_match(lines: Lines) -> Tally:
     """How many translations are a reference to the letter."""
     same = [hypothesis in lines.beside(line) for line, hypothesis in enumerate(lines.hypotheses)]
-    return mean_of("exact match", f"percent of {len(lines)} lines, to the letter", np.array(same, dtype=np.float64))
+    how = f"percent of {len(lines)} {agreeing(len(lines), 'line')}, to the letter"
+    return mean_of("exact match", how, np.array(same, dtype=np.float64))
 
 
 def bleu(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.counts import agreeing, so_many
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood
@@ -91,7 +92,7 @@ class Report:
     def to_text(self) -> str:
         """The same for people."""
         files = [
-            (file.role, file.name, f"{file.lines:,} lines", f"sha256 {file.sha256[:SHOWN_OF_CHECKSUM]}")
+            (file.role, file.name, so_many(file.lines, "line"), f"sha256 {file.sha256[:SHOWN_OF_CHECKSUM]}")
             for file in self.files
         ]
         scores = [(score.name, *_rounded(score), score.signature) for score in self.scores]
@@ -167,7 +168,7 @@ def _notes(lines: Lines, files: Sequence[TestSet], likelihood: Likelihood | None
     notes = []
     empty = sum(not hypothesis.strip() for hypothesis in lines.hypotheses)
     if empty:
-        notes.append(f"{empty:,} of {len(lines):,} translations are empty.")
+        notes.append(f"{empty:,} of {so_many(len(lines), 'translation')} {agreeing(empty, 'is', 'are')} empty.")
     tokenised = sum(hypothesis.endswith(" .") for hypothesis in lines.hypotheses)
     if tokenised >= TOKENISED_LINES:
         notes.append(
@@ -178,8 +179,8 @@ def _notes(lines: Lines, files: Sequence[TestSet], likelihood: Likelihood | None
     named = any("newstest2014" in file.name for file in files)
     if len(lines) == cut or named:
         notes.append(
-            f"these are {len(lines):,} lines. newstest2014 has {whole:,}, and there is a version with {cut:,}; figures "
-            "on one cannot be compared with figures on the other."
+            f"the test set has {so_many(len(lines), 'line')}. newstest2014 has {whole:,}, and there is a version with "
+            f"{cut:,}; figures on one cannot be compared with figures on the other."
         )
     return notes if likelihood is None else [*notes, *_unknown(likelihood)]
 
@@ -188,11 +189,9 @@ def _unknown(likelihood: Likelihood) -> list[str]:
     if not likelihood.unknown:
         return []
     what = likelihood.read.partition("|")[0].removeprefix("first ")
-    if likelihood.unknown == 1:
-        found = f"1 token of the {what} is unknown to the vocabulary. It is"
-    else:
-        found = f"{likelihood.unknown:,} tokens of the {what} are unknown to the vocabulary. They are"
-    return [f"{found} easy to guess, so the perplexities are lower than they should be."]
+    is_or_are, they = (agreeing(likelihood.unknown, *words) for words in (("is", "are"), ("It is", "They are")))
+    found = f"{so_many(likelihood.unknown, 'token')} of the {what} {is_or_are} unknown to the vocabulary"
+    return [f"{found}. {they} easy to guess, so the perplexities are lower than they should be."]
 
 
 def _span(bucket: Bucket) -> str:

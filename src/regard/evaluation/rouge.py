@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from regard.counts import agreeing
 from regard.evaluation.metrics import Lines, Tally, mean_of
 
 WORD = re.compile(r"[^\W_]+")
-SIGNATURE = "mean F1 of {} lines|small letters|no stems|best reference"
+SIGNATURE = "mean F1 of {}|small letters|no stems|best reference"
 
 Words = Sequence[str]
 
@@ -35,7 +36,7 @@ def tallies(lines: Lines) -> list[Tally]:
     return [
         mean_of(
             name,
-            SIGNATURE.format(len(lines)),
+            SIGNATURE.format(f"{len(lines)} {agreeing(len(lines), 'line')}"),
             np.array([max(f(a, b) for b in each) for a, each in zip(written, wanted, strict=True)]),
         )
         for name, f in measures.items()

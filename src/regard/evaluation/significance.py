@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from regard.counts import agreeing
 from regard.errors import DataError
 from regard.evaluation.metrics import Numbers, Score, Tally
 
@@ -153,7 +154,7 @@ def verdict(differences: Sequence[Difference]) -> str:
     sure = [difference for difference in differences if difference.better]
     unsure = [difference for difference in differences if not difference.better]
     doubt = f" By {' and '.join(d.name for d in unsure)} no difference can be claimed." if unsure else ""
-    return f"{winners.pop()} is better: {_list(sure)} {'is' if len(sure) == 1 else 'are'} unlikely to be chance.{doubt}"
+    return f"{winners.pop()} is better: {_list(sure)} {agreeing(len(sure), 'is', 'are')} unlikely to be chance.{doubt}"
 
 
 def in_words(p: float) -> str:

@@ -41,12 +41,12 @@ SENTENCES = {
     "embedding": "Each token is looked up in the embedding matrix: one row of {size} learned numbers.",
     "embedding.scaled": "It is multiplied by √{size}.",
     "position": "A vector that says where the token stands is added. Without it, the layers could not tell the order "
-    "of words.",
+    "of tokens.",
     "position.learned": "Each position has a learned one.",
     "position.waves": "It is made of waves, sines at even and cosines at odd places.",
-    "input": "These are the vectors as layer {below} left them: they now speak of words in their company.",
+    "input": "These are the vectors as layer {below} left them: they now speak of tokens in their company.",
     "norm": "Each vector is shifted and scaled to mean 0 and variance 1, then by learned numbers.",
-    "add": "What came out is added to what went in: the word keeps what it was, and gains what it found.",
+    "add": "What came out is added to what went in: the token keeps what it was, and gains what it found.",
     "qkv": "Three matrices make of each vector a query (what it looks for), a key (what it offers to be found by) and "
     "a value (what it gives). Here are those of head {head}.",
     "qkv.first": "«{word}» is the first to be read: nothing is kept yet, and its own are computed.",
@@ -59,18 +59,18 @@ SENTENCES = {
     "scores": "Every query meets every key: the more alike the two, the larger their product.",
     "scale": "A score is a sum of {d_k} products: its variance grows with {d_k}, so its usual size with √{d_k}. "
     "Divided by √{d_k} = {root} it keeps a size at which the softmax still learns.",
-    "bias": "What the distance between two words is worth is added to their score.",
-    "mask": "What may not be seen is blotted out: words that come later, and those outside a window if there is one. "
+    "bias": "What the distance between two tokens is worth is added to their score.",
+    "mask": "What may not be seen is blotted out: tokens that come later, and those outside a window if there is one. "
     "A score of −∞ becomes a weight of 0.",
-    "mask.none": "Here nothing is hidden: every word may look at the whole text.",
+    "mask.none": "Here nothing is hidden: every token may look at the whole text.",
     "softmax": "Each row becomes shares that sum to one. «{word}» looks most at «{other}»: {share}.",
-    "sum": "The values are added up, each as much as its weight says: what «{word}» gathers from the words it looks "
+    "sum": "The values are added up, each as much as its weight says: what «{word}» gathers from the tokens it looks "
     "at.",
     "join": "What all heads gathered, {heads} in all, is laid side by side and goes through one more matrix, back to "
     "the size of the model.",
-    "feedforward": "Each word by itself goes through two matrices, with {activation} between them: out to {size} "
+    "feedforward": "Each token by itself goes through two matrices, with {activation} between them: out to {size} "
     "numbers and back.",
-    "feedforward.gated": "Each word by itself goes through three matrices: two lead out to {size} numbers each, and "
+    "feedforward.gated": "Each token by itself goes through three matrices: two lead out to {size} numbers each, and "
     "one of these results, after silu, says how much of the other passes; the third leads back ({activation}).",
     "feedforward.zeros": "Of «{word}», {share} of them are not zero.",
     "logits": "After layer {layers}, the last, the vector of «{word}» is compared with the output vector of every "

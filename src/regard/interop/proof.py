@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+from regard.counts import so_many
 from regard.errors import DataError
 from regard.evaluation.metrics import score
 from regard.interop.sides import ROWS, Inputs, Side, Written, settings_for
@@ -54,7 +55,7 @@ class Quality:
                 for name, value in figures.items()
             ]
             told.append(f"{side} {', '.join(words)}")
-        against = f"{self.references:,} references" if self.references else f"what {ours} wrote"
+        against = so_many(self.references, "reference") if self.references else f"what {ours} wrote"
         return f"  quality   {'; '.join(told)}; against {against}"
 
     def to_json(self, ours: str) -> dict[str, object]:
@@ -125,12 +126,12 @@ class Proof:
         told = "one side does not tell them"
         if self.difference is not None:
             allowed = f", of {self.tolerance:.0e} allowed" if math.isfinite(self.tolerance) else ""
-            told = f"differ by at most {self.difference:.1e}{allowed}, at {self.places:,} places"
-        lines = [f"{self.ours} and {self.theirs}, asked about {self.texts:,} texts", f"  scores    {told}"]
+            told = f"differ by at most {self.difference:.1e}{allowed}, at {so_many(self.places, 'place')}"
+        lines = [f"{self.ours} and {self.theirs}, asked about {so_many(self.texts, 'text')}", f"  scores    {told}"]
         for name, (same, of) in self.same.items():
             others = self.as_good.get(name, 0)
             lines.append(
-                f"  {name:<9} {same:,} of {of:,} the same" + (f", {others:,} others as good" if others else "")
+                f"  {name:<9} {same:,} of {of:,} the same" + (f", {so_many(others, 'other')} as good" if others else "")
             )
         if self.quality is not None:
             lines.append(self.quality.to_text(self.ours))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 
@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.growing import Room
 from regard.layers.mask import Visible
 from regard.layers.positions import PositionScheme
 
@@ -29,20 +30,36 @@ Watcher = Callable[[Tensor], None]
 
 @dataclass(frozen=True)
 class KeyValue:
-    """The keys and values of every head, computed once and kept."""
+    """The keys and values of every head, computed once and kept.
+
+    A value: who has an old one sees what it saw. If two go on from the same one, the first takes the `room` behind it,
+    and the second moves to memory of its own.
+    """
 
     keys_BHKE: Tensor
     values_BHKE: Tensor
+    room: Room | None = field(default=None, compare=False, repr=False, kw_only=True)
+    """The memory that these are the beginning of, where there is any."""
 
     def extend(self, new: KeyValue) -> KeyValue:
         """What was kept, followed by `new`; if that has more rows, neighbours share a row of this, side by side."""
-        rows = self.keys_BHKE.shape[0]
-        keys = torch.cat([self.keys_BHKE, side_by_side(new.keys_BHKE, rows)], dim=2)
-        return KeyValue(keys, torch.cat([self.values_BHKE, side_by_side(new.values_BHKE, rows)], dim=2))
+        rows, _, before, _ = self.keys_BHKE.shape
+        keys_BHKE, values_BHKE = side_by_side(new.keys_BHKE, rows), side_by_side(new.values_BHKE, rows)
+        if not infers():  # gradients need everything as it was
+            keys_BHKE = torch.cat([self.keys_BHKE, keys_BHKE], dim=2)
+            return KeyValue(keys_BHKE, torch.cat([self.values_BHKE, values_BHKE], dim=2))
+        room, more = self.room, keys_BHKE.shape[2]
+        if room is None or room.filled != before or not room.takes(more):
+            room = Room.around(self.keys_BHKE, self.values_BHKE, more)
+        room.write(keys_BHKE, values_BHKE)
+        return KeyValue(*room.written(), room=room)
 
     def select(self, rows: Tensor) -> KeyValue:
         """The given rows, in the given order; a row may be named twice."""
-        return KeyValue(self.keys_BHKE.index_select(0, rows), self.values_BHKE.index_select(0, rows))
+        if self.room is None:
+            return KeyValue(self.keys_BHKE.index_select(0, rows), self.values_BHKE.index_select(0, rows))
+        room = self.room.select(rows, self.keys_BHKE.shape[2])
+        return KeyValue(*room.written(), room=room)
 
 
 def side_by_side(x_RHTE: Tensor, rows: int) -> Tensor:

@@ -118,6 +118,10 @@ class EncoderLayer(nn.Module):
         y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
         return self.around_feedforward.leave(x_BTD, y_BTD), kv
 
+    def keep(self, x_BTD: Tensor, visible: Visible) -> KeyValue:
+        """The keys and values of these T tokens alone, for those that come after them."""
+        return self.attention.project(self.around_attention.enter(x_BTD), visible)[0]
+
     def remember(self, x_BTD: Tensor) -> KeyValue:
         """The keys and values of tokens that have been read, for those that come after them, wherever they stood."""
         return self.attention.unplaced(self.around_attention.enter(x_BTD))[0]

@@ -1,60 +1,47 @@
-"""Keys and values with room behind them: a new token is written there, and what was kept is not copied for it.
+"""Memory with room behind what is kept: what a new token brings is written there, and nothing is copied for it.
 
 Shapes: B rows, H heads, K keys, E head size.
-
-Still a value: who has the old one sees what it saw, since nothing it sees is ever written again. If two go on from the
-same one, the first takes the room, and the second moves to memory of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from torch import Tensor
-
-from regard.layers.attention import KeyValue, infers, side_by_side
 
 SPARE = 4  # memory that is full moves to one that is larger by a 4th, so that a text is copied a few times at most
 
 
 class Room:
-    """Memory for more keys and values than there are yet; the first `filled` of them are written."""
+    """Memory for more keys and values than there are yet; the first `filled` of them are written, and stay."""
 
-    def __init__(self, kept: KeyValue, size: int) -> None:
-        self.keys_BHKE, self.values_BHKE = (
-            part.new_empty(*part.shape[:2], size, part.shape[3]) for part in (kept.keys_BHKE, kept.values_BHKE)
-        )
-        self.filled = 0
-        self.write(kept.keys_BHKE, kept.values_BHKE)
+    def __init__(self, keys_BHKE: Tensor, values_BHKE: Tensor, filled: int) -> None:
+        self._keys_BHKE, self._values_BHKE, self.filled = keys_BHKE, values_BHKE, filled
+
+    @classmethod
+    def around(cls, keys_BHKE: Tensor, values_BHKE: Tensor, more: int) -> Room:
+        """Room that holds these, and has place for `more`, and for some behind them."""
+        size = keys_BHKE.shape[2] + more
+        size += size // SPARE
+        keys, values = (part.new_empty(*part.shape[:2], size, part.shape[3]) for part in (keys_BHKE, values_BHKE))
+        room = cls(keys, values, filled=0)
+        room.write(keys_BHKE, values_BHKE)
+        return room
+
+    def takes(self, more: int) -> bool:
+        """Whether there is place for so many."""
+        return self.filled + more <= self._keys_BHKE.shape[2]
 
     def write(self, keys_BHKE: Tensor, values_BHKE: Tensor) -> None:
         """Fill the next places."""
         after = self.filled + keys_BHKE.shape[2]
-        self.keys_BHKE[:, :, self.filled : after] = keys_BHKE
-        self.values_BHKE[:, :, self.filled : after] = values_BHKE
+        self._keys_BHKE[:, :, self.filled : after] = keys_BHKE
+        self._values_BHKE[:, :, self.filled : after] = values_BHKE
         self.filled = after
 
+    def written(self) -> tuple[Tensor, Tensor]:
+        """All keys and values that there are."""
+        return self._keys_BHKE[:, :, : self.filled], self._values_BHKE[:, :, : self.filled]
 
-@dataclass(frozen=True)
-class GrowingKeyValue(KeyValue):
-    """The keys and values at the beginning of a room, or, before the first step, by themselves."""
-
-    room: Room | None = field(default=None, compare=False)
-
-    def extend(self, new: KeyValue) -> GrowingKeyValue:
-        """What was kept, followed by `new`, written into the room if nobody was there first."""
-        if not infers():  # gradients need everything as it was
-            plain = super().extend(new)
-            return GrowingKeyValue(plain.keys_BHKE, plain.values_BHKE)
-        rows, _, before, _ = self.keys_BHKE.shape
-        keys_BHKE, values_BHKE = side_by_side(new.keys_BHKE, rows), side_by_side(new.values_BHKE, rows)
-        room, after = self.room, before + keys_BHKE.shape[2]
-        if room is None or room.filled != before or room.keys_BHKE.shape[2] < after:
-            room = Room(self, after + after // SPARE)
-        room.write(keys_BHKE, values_BHKE)
-        return GrowingKeyValue(room.keys_BHKE[:, :, :after], room.values_BHKE[:, :, :after], room)
-
-    def select(self, rows: Tensor) -> GrowingKeyValue:
-        """The given rows, in the given order; a row may be named twice."""
-        chosen = super().select(rows)
-        return GrowingKeyValue(chosen.keys_BHKE, chosen.values_BHKE)
+    def select(self, rows: Tensor, filled: int) -> Room:
+        """A room of its own for the given rows; of what they hold, the first `filled` count."""
+        # What is behind is copied with them: a beam's next token finds its place there.
+        return Room(self._keys_BHKE.index_select(0, rows), self._values_BHKE.index_select(0, rows), filled)

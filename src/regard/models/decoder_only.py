@@ -22,7 +22,6 @@ from torch import Tensor
 from regard.batch import IGNORED, PADDING_SEGMENT, Batch, Places, Tokens
 from regard.layers.attention import KeyValue
 from regard.layers.branches import Branches, sentences_of
-from regard.layers.growing import GrowingKeyValue
 from regard.layers.positions import check_length
 from regard.models.gpt import CausalTransformer, GPTSettings
 from regard.models.interface import Criterion
@@ -77,9 +76,7 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
     def start(self, source: Tokens | None, rows: int) -> DecoderOnlyState:
         """Read the source: its keys and values are the beginning of every layer's."""
         source = self.needed(source, rows)
-        _, layers = self._read_whole(source)
-        growing = tuple(GrowingKeyValue(layer.keys_BHKE, layer.values_BHKE) for layer in layers)
-        return DecoderOnlyState(growing, Branches.of(source.places))
+        return DecoderOnlyState(self._keep(source), Branches.of(source.places))
 
     def step(self, tokens_BT: Tensor, state: DecoderOnlyState) -> tuple[Tensor, DecoderOnlyState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""
@@ -95,8 +92,7 @@ class DecoderOnly(CausalTransformer[DecoderOnlyState]):
         source = self.needed(batch.source, batch.target.ids_BT.shape[0])
         ids_BU = torch.cat([source.ids_BT, batch.target.ids_BT], dim=1)
         target = following(source.places, batch.target.places)
-        features_BUD, _ = self._read_whole(Tokens(ids_BU, source.places.extend(target)))
-        return features_BUD, source
+        return self._read_whole(Tokens(ids_BU, source.places.extend(target))), source
 
 
 class JointDecoderOnly(DecoderOnly):

@@ -57,6 +57,11 @@ class GPTState:
     layers: tuple[KeyValue, ...]
     seen: Places | Slots
 
+    @classmethod
+    def beginning(cls, like: Tensor, rows: int) -> GPTState:
+        """Nothing read yet, where `like` is."""
+        return cls((), Places.whole(like.new_zeros(rows, 0)))
+
     def select(self, rows: Tensor) -> GPTState:
         """The given rows, in the given order."""
         if isinstance(self.seen, Slots):
@@ -106,10 +111,19 @@ class CausalTransformer(SequenceModel[StateT]):
         """The output matrix, [V, D]; it has no bias."""
         return (self.embedding.weight_VD if self.output is None else self.output.weight), None
 
-    def _read_whole(self, tokens: Tokens) -> tuple[Tensor, tuple[KeyValue, ...]]:
-        """Read texts from their beginning on, as `_read` does."""
-        _, visible = look_back(self.looks_back, tokens.places, None, self.settings.limit)
-        return self._read(tokens, visible)
+    def _read_whole(self, tokens: Tokens) -> Tensor:
+        """What the last layer computed of texts that are read from their beginning on, [B, T, D]."""
+        return self._read(tokens, self._from_the_beginning(tokens))[0]
+
+    def _keep(self, tokens: Tokens) -> tuple[KeyValue, ...]:
+        """What each layer keeps of such texts, where nobody asks what comes next: the last computes nothing more."""
+        visible, last = self._from_the_beginning(tokens), self.layers[-1]
+        assert isinstance(last, EncoderLayer)
+        x_BTD, kept = _through(self.layers[:-1], self.embedding(tokens), visible)
+        return *kept, last.keep(x_BTD, visible)
+
+    def _from_the_beginning(self, tokens: Tokens) -> Visible:
+        return look_back(self.looks_back, tokens.places, None, self.settings.limit)[1]
 
     def _read(
         self, tokens: Tokens, visible: Visible, past: Sequence[KeyValue] = ()
@@ -118,13 +132,8 @@ class CausalTransformer(SequenceModel[StateT]):
 
         Gives what the last layer computed, [B, T, D], and what each layer keeps now.
         """
-        x_BTD = self.embedding(tokens)
-        visible = visible.in_numbers(x_BTD.dtype) if tokens.ids_BT.shape[1] == 1 else visible
-        kept = []
-        for layer, kept_so_far in zip(self.layers, past or (None,) * len(self.layers), strict=True):
-            x_BTD, kv = layer(x_BTD, visible, kept_so_far)
-            kept.append(kv)
-        return self.norm(x_BTD), tuple(kept)
+        x_BTD, kept = _through(self.layers, self.embedding(tokens), visible, past)
+        return self.norm(x_BTD), kept
 
     def _initialise(self) -> None:
         """Post-norm as the Transformer; pre-norm as GPT-2: N(0, 0.02), residual outputs / √(2·layers)."""
@@ -143,6 +152,18 @@ class CausalTransformer(SequenceModel[StateT]):
             nn.init.normal_(self.embedding.positions.table.weight, std=SPREAD)
 
 
+def _through(
+    layers: nn.ModuleList, x_BTD: Tensor, visible: Visible, past: Sequence[KeyValue] = ()
+) -> tuple[Tensor, tuple[KeyValue, ...]]:
+    """What the last of these layers computed, [B, T, D], and what each of them keeps."""
+    visible = visible.in_numbers(x_BTD.dtype) if x_BTD.shape[1] == 1 else visible
+    kept = []
+    for layer, kept_so_far in zip(layers, past or (None,) * len(layers), strict=True):
+        x_BTD, kv = layer(x_BTD, visible, kept_so_far)
+        kept.append(kv)
+    return x_BTD, tuple(kept)
+
+
 class GPT(CausalTransformer[GPTState]):
     """A language model: the next token from those before it."""
 
@@ -151,13 +172,12 @@ class GPT(CausalTransformer[GPTState]):
     def features(self, batch: Batch) -> Tensor:
         """What the last layer computed at every position, [B, T, D]."""
         self.refuse(batch.source)
-        return self._read_whole(batch.target)[0]
+        return self._read_whole(batch.target)
 
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
         self.refuse(source)
-        nothing = Places.whole(self.embedding.weight_VD.new_zeros(rows, 0))
-        return GPTState((), nothing)
+        return GPTState.beginning(self.embedding.weight_VD, rows)
 
     def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state with them read."""

@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
+from regard.counts import so_many
 from regard.errors import UsageError
 
 
@@ -93,9 +94,9 @@ class SequenceModel(Learner, Generic[StateT]):
     def needed(self, source: Tokens | None, rows: int) -> Tokens:
         """The source of a model that reads one, if it has a row for each target; for `features` and `start`."""
         if source is None or source.ids_BT.shape[0] != rows:
-            found = "None" if source is None else f"{source.ids_BT.shape[0]} rows"
+            found = "None" if source is None else so_many(source.ids_BT.shape[0], "row")
             raise UsageError(
-                f"{type(self).__name__}: the source must have {rows} rows, but is {found}; "
+                f"{type(self).__name__}: the source must have {so_many(rows, 'row')}, but is {found}; "
                 "give one sentence for each target, or choose a language model"
             )
         return source
@@ -105,7 +106,8 @@ class SequenceModel(Learner, Generic[StateT]):
         if source is not None:
             raise UsageError(
                 f"{type(self).__name__}: a language model reads no source, but was given one of "
-                f"{source.ids_BT.shape[0]} rows; put it in front of the target, or choose a model that translates"
+                f"{so_many(source.ids_BT.shape[0], 'row')}; put it in front of the target, or choose a model that "
+                "translates"
             )
 
     def check_step(self, tokens_BT: Tensor) -> None:

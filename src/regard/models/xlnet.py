@@ -109,7 +109,7 @@ class XLNet(SequenceModel[GPTState], FillsGaps):
     def start(self, source: Tokens | None, rows: int) -> GPTState:
         """Nothing read yet; a language model has no source."""
         self.refuse(source)
-        return GPTState((), Places.whole(self.embedding.weight_VD.new_zeros(rows, 0)))
+        return GPTState.beginning(self.embedding.weight_VD, rows)
 
     def step(self, tokens_BT: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         """Scores of the token after `tokens_BT`, [B, V], and the state: of the content stream, which alone is kept."""

@@ -9,6 +9,7 @@ may trust such sizes. So each byte is walked over here, once, and what is not we
 
 from __future__ import annotations
 
+from regard.counts import so_many
 from regard.errors import DataError
 from regard.music.notes import MOST_NOTES, too_many
 
@@ -69,7 +70,7 @@ def _check_chunks(data: bytes, place: str, tracks: int) -> None:
     if not tracks:
         raise DataError(f"{place}: must have at least one track, but its header says 0. {COPY}")
     if found < tracks:
-        raise DataError(f"{place}: must have the {tracks} tracks its header says, but has {found}. {COPY}")
+        raise DataError(f"{place}: must have the {so_many(tracks, 'track')} its header says, but has {found}. {COPY}")
 
 
 class _Track:
@@ -141,7 +142,9 @@ class _Track:
 
     def _skip(self, size: int) -> None:
         if self.at + size > self.end:
-            raise self._wrong(f"must hold the {size:,} bytes an event says, but ends after {self.end - self.at:,}")
+            raise self._wrong(
+                f"must hold the {so_many(size, 'byte')} an event says, but ends after {self.end - self.at:,}"
+            )
         self.at += size
 
     def _wrong(self, what: str) -> DataError:

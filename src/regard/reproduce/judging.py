@@ -75,10 +75,8 @@ class Judge:
 
     def text(self, lines: Sequence[str]) -> Judgement:
         """How probable a language model finds a text."""
-        batch = self.recipe.batch
-        window = batch.row if batch.layout in ("blocks", "stream") else None
         began = time.perf_counter()
-        found = text_likelihood(self.network, self.tokenizer, lines, window)
+        found = text_likelihood(self.network, self.tokenizer, lines, self.recipe.batch.window)
         return Judgement({tally.name: tally.score() for tally in found.tallies()}, [], 0, time.perf_counter() - began)
 
     def _likelihood(self, sources: Sequence[str], references: Sequence[str]) -> Likelihood | None:

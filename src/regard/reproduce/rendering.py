@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.counts import so_many
 from regard.files import write_file
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
@@ -35,7 +36,7 @@ class Correlation:
 
     def __str__(self) -> str:
         found = "none: too few rows, or all alike" if self.value is None else f"{self.value:.2f}"
-        return f"{self.measure} {found} ({self.rows} rows)"
+        return f"{self.measure} {found} ({so_many(self.rows, 'row')})"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,10 @@ class Table:
         if not done:
             return ""
         stretches = done[0][1]
-        titles = ["BLEU of sources of about", *(f"{each.words:.0f} words ({each.lines:,} lines)" for each in stretches)]
+        titles = [
+            "BLEU of sources of about",
+            *(f"{each.words:.0f} words ({so_many(each.lines, 'line')})" for each in stretches),
+        ]
         lines = [[row.what, *(f"{each.bleu:.2f}" for each in found)] for row, found in done]
         return markdown_table([titles, *lines])
 
@@ -188,10 +192,10 @@ def _how(done: Sequence[Outcome]) -> str:
     """How the figures were made, in sentences; where rows differ, each way is named."""
     machines = _several({f"{each.machine}, torch {each.torch}" for each in done})
     searches, seeds = _several({each.search for each in done}), _several({str(each.seed) for each in done})
-    sets = _several({f"dev has {each.dev.lines:,} lines and test {each.test.lines:,}" for each in done})
-    steps = _several({f"{each.steps:,}" for each in done})
+    sets = _several({f"dev has {so_many(each.dev.lines, 'line')} and test {each.test.lines:,}" for each in done})
+    steps = _several({so_many(each.steps, "step") for each in done})
     bleu = _several({f"`{each.test.signatures['BLEU']}`" for each in done})
-    sentences = [f"{steps} steps; seed {seeds}; {searches}; {sets}. BLEU is {bleu}. Trained on {machines}."]
+    sentences = [f"{steps}; seed {seeds}; {searches}; {sets}. BLEU is {bleu}. Trained on {machines}."]
     files = {f"{name} ({sha256[:SHOWN_OF_CHECKSUM]})" for each in done for name, sha256 in each.data.items()}
     if files:
         sentences.append(f"Files, with the beginning of their SHA-256: {_several(files)}.")

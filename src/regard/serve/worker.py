@@ -20,6 +20,7 @@ from threading import Condition, Thread, current_thread
 from typing import Any, TypeGuard
 
 from regard.api import Generation, Model, Options, Translation
+from regard.counts import so_many
 from regard.decoding.sampling import Drawn, SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.generation import Generator as Writer
@@ -171,8 +172,8 @@ class Worker:
         with self._changed:
             if len(self._queue) >= self.limits.queue:
                 raise BusyError(
-                    f"queue: at most {self.limits.queue} requests may wait for `{self.name}`, but as many do. Try "
-                    "again after the seconds that Retry-After says.",
+                    f"queue: at most {so_many(self.limits.queue, 'request')} may wait for `{self.name}`, but as many "
+                    "do. Try again after the seconds that Retry-After says.",
                     min(30.0, self._pace * len(self._queue)),
                 )
             self._queue.append(job)

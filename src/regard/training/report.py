@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from regard.counts import so_many
 from regard.status import clock
 
 
@@ -56,12 +57,12 @@ class Ending:
     @classmethod
     def done(cls, steps: int) -> Ending:
         """All steps of the recipe were made."""
-        return cls("done", steps, f"All {steps:,} steps done.")
+        return cls("done", steps, "The only step is done." if steps == 1 else f"All {steps:,} steps done.")
 
     @classmethod
     def no_improvement(cls, step: int, measure: str, best: float, best_step: int, validations: int) -> Ending:
         """Early stopping: `validations` in a row had no better `measure` than the `best` one, of `best_step`."""
-        which = "1 validation" if validations == 1 else f"{validations} validations in a row"
+        which = so_many(validations, "validation", "validations in a row")
         return cls(
             "no improvement", step,
             f"Stopped at step {step:,}: {which} had no better {measure} than the {best:.4g} of step {best_step:,}.",

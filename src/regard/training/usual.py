@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from regard.counts import so_many
 from regard.training.report import StepReport
 
 WIDTH = 3.0  # standard deviations to either side
@@ -160,13 +161,14 @@ class Watch:
         usual = worst.usual
         return (
             f"note: {worst.what} {worst.loss:.2f} at step {usual.step:,} is {worst.above:.2f} nats above the usual "
-            f"{usual.mean:.2f} ± {usual.margin:.2f} of `{self.course.recipe}` ({self.course.runs} runs). {self._why()}"
+            f"{usual.mean:.2f} ± {usual.margin:.2f} of `{self.course.recipe}` ({so_many(self.course.runs, 'run')}). "
+            f"{self._why()}"
         )
 
     def _why(self) -> str:
         causes = list(self.causes)
         if self._skipped:
-            steps = "1 step was" if self._skipped == 1 else f"{self._skipped:,} steps were"
+            steps = so_many(self._skipped, "step was", "steps were")
             causes.insert(0, f"{steps} skipped, because gradients were no numbers")
         if causes:
             return f"What differs here: {'; '.join(causes)}."

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.counts import so_many
 from regard.errors import DataError, UsageError
 from regard.viewing.matrix import SMALLEST_DRAWN, Grid, grid_svg
 
@@ -73,7 +74,7 @@ class AttentionMap:
         return which[0].upper() + which[1:]
 
     def _check(self) -> None:
-        expected = f"[heads, {len(self.queries)} queries, {len(self.keys)} keys]"
+        expected = f"[heads, {so_many(len(self.queries), 'query', 'queries')}, {so_many(len(self.keys), 'key')}]"
         shape = self.weights.shape
         if len(shape) != 3 or shape[1:] != (len(self.queries), len(self.keys)):
             raise DataError(

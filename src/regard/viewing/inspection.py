@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from regard.counts import so_many
 from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.viewing.costs import Flops, Memory, count, usual_length
@@ -52,7 +53,7 @@ class Listing(Anatomy):
 
     def to_text(self) -> str:
         """A page for a terminal."""
-        labels = f"{self.labels:,} labels, " if self.labels else ""
+        labels = f"{so_many(self.labels, 'label')}, " if self.labels else ""
         title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
         drawn = [self.wiring] if self.wiring else []
         return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self)])
@@ -110,7 +111,7 @@ def _flops(flops: Flops) -> str:
         "" if flops.source_length is None else f"{_short(flops.decoding_source)}FLOP to read the source once, then "
     )
     return (
-        f"arithmetic, with {source}{flops.target_length} target tokens (--length)\n"
+        f"arithmetic, with {source}{so_many(flops.target_length, 'target token')} (--length)\n"
         f"  training  {_short(flops.training_token)}FLOP a target token, forward and backward\n"
         f"  decoding  {reading}{_short(flops.decoding_token)}FLOP to write token {flops.target_length}"
     )
@@ -120,10 +121,10 @@ def _memory(memory: Memory) -> str:
     weights = f"weights {_short(memory.weights)}B"
     return (
         "memory in float32, with the same lengths\n"
-        f"  training  {_short(memory.training)}B at most, for a batch of {memory.rows:,} rows: {weights}, "
+        f"  training  {_short(memory.training)}B at most, for a batch of {so_many(memory.rows, 'row')}: {weights}, "
         f"Adam's moments {_short(memory.moments)}B,\n"
         f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them\n"
-        f"  decoding  {_short(memory.decoding)}B with {memory.beams} beams: {weights}, "
+        f"  decoding  {_short(memory.decoding)}B with {so_many(memory.beams, 'beam')}: {weights}, "
         f"cache {_short(memory.cache)}B a beam"
     )
 

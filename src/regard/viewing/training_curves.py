@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from regard.counts import so_many
 from regard.training.usual import Course
 from regard.viewing.curves import Axis, Curve, Plot, plots_svg
 
@@ -86,7 +87,7 @@ def _loss(steps: Sequence[Event], validations: Sequence[Event], usual: Course | 
         tuple((point.step - back, point.low, point.high) for point in points if point.step <= steps[-1]["step"])
         for points, back in ((usual.training, (usual.stretch - 1) / 2), (usual.validation, 0.0))
     ]
-    plot = _plot(f"{title}; shaded: usual, {usual.runs} runs", curves)
+    plot = _plot(f"{title}; shaded: usual, {so_many(usual.runs, 'run')}", curves)
     return replace(plot, bands=tuple(bands[: len(curves)]))
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from regard.batch import Tokens
+from regard.counts import so_many
 from regard.layers.attention import Attention
 from regard.layers.block import Residual
 from regard.layers.convolution import CausalConvolution, Convolution
@@ -173,7 +174,7 @@ def _in_its_model(part: Part, layer: tuple[str, str], settings: object) -> Part:
         case "self-attention", BertSettings():
             notes.append("sees both sides")
         case "self-attention", TransformerXLSettings():
-            notes.append(f"and {settings.memory} tokens before the row")
+            notes.append(f"and {so_many(settings.memory, 'token')} before the row")
         case "embedding", BertSettings():
             notes.append("one of them hides others")
         case "transform", BertSettings():

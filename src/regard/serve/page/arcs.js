@@ -1,11 +1,11 @@
-// Two columns of words with lines between them: the thicker, the larger the weight.
+// Two columns of tokens with lines between them: the thicker, the larger the weight.
 
 import { clamp, make, visible } from "./dom.js";
 import { number, t } from "./words.js";
 
 const FAINTEST = 0.03;
 
-/** `point` hears which word the reader is at: (query, null), (null, key) or (null, null); `pick` which was chosen. */
+/** `point` hears which token the reader is at: (query, null), (null, key) or (null, null); `pick` which was chosen. */
 export class Arcs {
   constructor({ point, pick }) {
     Object.assign(this, { point, pick });
@@ -15,7 +15,7 @@ export class Arcs {
     this.traced = make("canvas");
     this.threads = make("div.threads", { "aria-hidden": "true" }, this.all, this.traced);
     this.element = make("div.arcs", {},
-      make("div.arc-head.left", {}, t("attention.word")), make("div"), make("div.arc-head.right", {}, t("attention.looks")),
+      make("div.arc-head.left", {}, t("attention.token")), make("div"), make("div.arc-head.right", {}, t("attention.looks")),
       this.queries, this.threads, this.keys);
     this.listen();
   }

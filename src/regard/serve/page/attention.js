@@ -13,7 +13,7 @@ export const view = { id: "attention", suits: (model) => (model.attention?.lengt
 const PAIR = ["The animal didn't cross the street because it was too tired.", "The animal didn't cross the street because it was too wide."];
 const WATCHED = "it";
 const FIRST_TEXT = "Tuesday, June 9, 1948";
-// Beyond this many words, an overview of all heads would load megabytes; the numbers of each head stand in its place.
+// Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
 const MEAN = "mean";
 

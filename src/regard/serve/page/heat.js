@@ -162,7 +162,7 @@ export class Matrix {
     [...this.columnLabels.children].forEach((label, c) => label.classList.toggle("on", c === column));
   }
 
-  /** A row that stays marked: the word the reader follows. */
+  /** A row that stays marked: the token the reader follows. */
   follow(row) {
     const { pitch, high, values } = this;
     place(this.followed, row !== null && row >= 0 && row < values.length, { left: 0, top: row * high, width: values[0].length * pitch, height: high });

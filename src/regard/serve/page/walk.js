@@ -12,7 +12,7 @@ const FIRST_TEXTS = { translate: "Tuesday, June 9, 1948", generate: "To be, or n
 const SHARES = new Set(["w", "probabilities"]);
 const FIRST_NUMBERS = 8;
 
-/** Which word is followed first: an encoder's first; a decoder's last, after which something new is written. */
+/** Which token is followed first: an encoder's first; a decoder's last, after which something new is written. */
 const first = (stack) => (stack === "encoder" ? 0 : null);
 
 /** A formula as plain text has it, with its indices set low. */
@@ -177,7 +177,7 @@ class Walk {
     this.drawTensors();
   }
 
-  /** Which keys and values were there already, and which were made for the word that is followed. */
+  /** Which keys and values were there already, and which were made for the token that is followed. */
   cache({ id, kept, computed }) {
     const labels = id.startsWith("cross-") ? this.answer.tokens : this.labels(), [old, fresh] = [new Set(kept), new Set(computed)];
     const kind = (i) => (old.has(i) ? "kept" : fresh.has(i) ? "computed" : "later");
@@ -194,7 +194,7 @@ class Walk {
     for (const figure of this.tensors.children) figure.lay();
   }
 
-  /** The row of the word that is followed; keys and values across are those of the other text. */
+  /** The row of the token that is followed; keys and values across are those of the other text. */
   followed(name, rows, top) {
     const across = this.answer.steps[this.notes.step].id.startsWith("cross-") && (name === "k" || name === "v");
     return across ? null : rows.length === 1 ? 0 : this.answer.position - top;
