@@ -11,6 +11,7 @@ from regard.batch import Batch, Places, Tokens
 from regard.engines.onnx import OnnxModel
 from regard.errors import UsageError
 from regard.interop import onnx as interop
+from regard.interop.export import export
 from tests.interop.exported import GPTS, SMALL, TRANSLATORS, empty, random_model, random_sources
 
 onnx = pytest.importorskip("onnx")
@@ -67,6 +68,14 @@ def test_sentences_that_share_a_row_have_positions_of_their_own(kind: str, tmp_p
     text = Tokens(torch.tensor([[9, 7, 11, 8, 3, 5, 12, 3, 0]]), places)
     batch = Batch(text if theirs.reads_source else None, text, text.ids_BT)
     assert (theirs(batch) - loaded.model(batch))[:, :-1].abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["five-minutes", "turned", "relative", "sloping"])
+def test_beams_find_the_same_texts_with_positions_inside_attention(kind: str, tmp_path: Path) -> None:
+    texts = ["one two three", "four", "a b c d e f g", "seven six five", "eins zwei", "k l", "h i j a", "drei"]
+    found = export(random_model((TRANSLATORS | ODD)[kind]), tmp_path / "out", "onnx", texts=texts).proof
+    assert found is not None
+    assert found.passed, found.to_text()
 
 
 @torch.inference_mode()

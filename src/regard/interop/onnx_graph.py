@@ -108,7 +108,7 @@ class Graph:
         return name
 
     def embed(self, tokens: str, positions: str, embedding: Embedding) -> str:
-        """E[tokens]·√d_model + positions, or without the root where the model has none."""
+        """E[tokens]·√d_model + positions; without the root, or without positions, where the model has none here."""
         x = self.op("Gather", self.weight(embedding.weight_VD), tokens)
         if embedding.scale != 1.0:
             x = self.op("Mul", x, self.numbers(embedding.scale))
