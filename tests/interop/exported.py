@@ -19,11 +19,13 @@ TRANSLATORS = {
     "pre": f'{{{SMALL}, norm="pre", activation="gelu", positions="learned", max_positions=40}}',
     "swiglu": f'{{{SMALL}, norm="pre", activation="swiglu", tie="none"}}',
     "marian": f'{{{SMALL}, activation="swish", output_bias=true, tie="target", norm_epsilon=1e-3}}',
+    "five-minutes": f'{{{SMALL}, norm="pre", positions="rotary", activation="relu2", zero_start=true}}',
 }
 GPTS = {
     "gpt2": '{kind="gpt", layers=2, d_model=16, d_ff=24, heads=2, max_positions=40, dropout=0.0}',
     "post": '{kind="gpt", layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, norm="post", activation="relu", '
     'positions="sinusoidal", tied=false}',
+    "rotary": '{kind="gpt", layers=2, d_model=24, d_ff=24, heads=3, dropout=0.0, positions="rotary"}',
 }
 
 

@@ -11,6 +11,7 @@ import torch
 from regard.batch import Tokens
 from regard.decoding.scoring import score_texts
 from regard.decoding.search import SearchSettings, beam_search
+from regard.engines.loading import load_exported
 from regard.errors import UsageError
 from regard.folder import Loaded
 from regard.interop import ctranslate2 as interop
@@ -69,9 +70,31 @@ def test_a_language_model_gives_the_same_scores(kind: str, tmp_path: Path) -> No
             logits, state = loaded.model.step(ids[:, place : place + 1], state)
 
 
+def test_rotary_positions_have_no_end(tmp_path: Path) -> None:
+    loaded = random_model(TRANSLATORS["five-minutes"])
+    interop.write(loaded, empty(tmp_path / "out"))
+    theirs = load_exported(tmp_path / "out", "ctranslate2").model
+    assert theirs.context is None
+    (source,) = random_sources(loaded, 1)
+    source, target = Tokens.whole(torch.tensor([[source[0]] * 2_100 + source[-1:]])), [7] * 2_100
+    specials = loaded.tokenizer.specials
+    (wanted,) = score_texts(loaded.model, source, [target], specials)
+    (found,) = score_texts(theirs, source, [target], specials)
+    assert found.log_probabilities == pytest.approx(wanted.log_probabilities, abs=1e-4)
+
+
+def test_squared_relus_are_stored_once(tmp_path: Path) -> None:
+    for activation in ("relu", "relu2"):
+        loaded = random_model(TRANSLATORS["paper"].replace("d_ff=24", f'd_ff=2400, activation="{activation}"'))
+        interop.write(loaded, empty(tmp_path / activation))
+    plain, squared = ((tmp_path / name / "model.bin").stat().st_size for name in ("relu", "relu2"))
+    assert plain < squared < 1.01 * plain  # each layer has a second matrix, but with the numbers of the first
+
+
+@pytest.mark.parametrize("kind", ["paper", "five-minutes"])
 @pytest.mark.parametrize("numbers", ["int8", "int16"])
-def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, tmp_path: Path) -> None:
-    loaded = random_model(TRANSLATORS["paper"])
+def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, kind: str, tmp_path: Path) -> None:
+    loaded = random_model(TRANSLATORS[kind])
     before = {name: weight.clone() for name, weight in loaded.model.state_dict().items()}
     interop.write(loaded, empty(tmp_path / "out"), numbers)
     interop.write(loaded, empty(tmp_path / "whole"))
@@ -96,8 +119,8 @@ def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, t
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        ('{positions="rotary"}', 'positions = "rotary"'),
-        ('{activation="relu2"}', 'activation = "relu2"'),
+        ('{positions="relative"}', 'positions = "relative"'),
+        ('{positions="alibi"}', 'positions = "alibi"'),
         ("{window=3}", "window = 3"),
         ("{d_k=5, d_model=16, heads=2}", "d_k = 5"),
         ("{d_v=9}", "d_v = 9"),

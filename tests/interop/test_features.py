@@ -18,10 +18,33 @@ def test_the_presets_can_go_everywhere(preset: str) -> None:
 
 
 def test_a_line_for_each_target() -> None:
-    lines = report(build_recipe({}, ['model={kind="transformer", positions="rotary"}'], "t").model)
+    lines = report(build_recipe({}, ['model={kind="transformer", positions="relative-waves"}'], "t").model)
     assert len(lines) == 3
-    assert all('model.positions = "rotary"' in line for line in lines)
+    assert all('model.positions = "relative-waves"' in line for line in lines)
     assert report(load_recipe("base").model)[0] == "export: huggingface can express this model"
+
+
+def test_the_five_minute_model_can_be_served_by_every_engine() -> None:
+    settings = load_recipe("five-minutes").model
+    assert [lacking(settings, target) for target in TARGETS[1:]] == [[], []]
+    assert 'positions = "rotary"' in " ".join(lacking(settings, "huggingface"))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "gpt"])
+@pytest.mark.parametrize(
+    ("positions", "able"),
+    [
+        ("sinusoidal", ["ctranslate2", "onnx"]),
+        ("learned", ["ctranslate2", "onnx"]),
+        ("rotary", ["ctranslate2", "onnx"]),
+        ("relative", ["onnx"]),
+        ("alibi", ["onnx"]),
+        ("relative-waves", []),
+    ],
+)
+def test_which_engine_knows_which_positions(kind: str, positions: str, able: list[str]) -> None:
+    settings = build_recipe({}, [f'model={{kind="{kind}", positions="{positions}"}}'], "t").model
+    assert [target for target in TARGETS[1:] if not lacking(settings, target)] == able
 
 
 def test_experts_are_named() -> None:

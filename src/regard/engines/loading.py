@@ -18,7 +18,7 @@ from regard.engines.onnx import DECODER, ENCODER, OnnxModel
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import MANIFEST, read_manifest
 from regard.models.gpt import GPTSettings
-from regard.models.transformer import TransformerSettings
+from regard.models.transformer import StackSettings, TransformerSettings
 from regard.recipe import Recipe
 from regard.text.imported import Imported
 from regard.text.learning import END, PADDING, START, UNKNOWN
@@ -26,7 +26,7 @@ from regard.text.tokenizer import Tokenizer
 
 Engine = Literal["torch", "ctranslate2", "onnx"]
 WEIGHTS, CONFIG = "model.bin", "config.json"
-LIMIT = "regard_positions"  # in an exported config: how many positions there are
+LIMIT = "regard_positions"  # in an exported config: how many positions are written out; rotary ones are not
 NUMBERS = {"auto": "default", "fp32": "float32", "int8": "int8"}
 """What CTranslate2 calls our precisions; "default" computes as the weights are stored."""
 MOST_BYTES = 2**28  # of a vocabulary or a config: more is not one
@@ -85,16 +85,22 @@ def load_exported(folder: Path, engine: Literal["ctranslate2", "onnx"], precisio
     if not (folder / folders.RECIPE).is_file():
         return _bare(folder, precision)
     recipe, tokenizer = folders.read_recipe(folder), Tokenizer.load(folder / folders.TOKENIZER)
-    context = _config(folder).get(LIMIT)
-    if type(context) is not int or context < 1:
-        raise DataError(
-            f"{folder / CONFIG}: `{LIMIT}` must be a whole number above 0, but is {context!r}. Export the model again."
-        )
+    rotary = isinstance(recipe.model, StackSettings) and recipe.model.positions == "rotary"
+    context = None if rotary else _limit(folder)
     if isinstance(recipe.model, GPTSettings):
         language_model = CTranslate2LanguageModel(folder, tokenizer.size, context, NUMBERS[precision])
         return folders.Loaded(recipe, tokenizer, language_model.eval())
     model = CTranslate2Model(folder, tokenizer.tokens, tokenizer.source.tokens, context, NUMBERS[precision])
     return folders.Loaded(recipe, tokenizer, model.eval())
+
+
+def _limit(folder: Path) -> int:
+    limit = _config(folder).get(LIMIT)
+    if type(limit) is not int or limit < 1:
+        raise DataError(
+            f"{folder / CONFIG}: `{LIMIT}` must be a whole number above 0, but is {limit!r}. Export the model again."
+        )
+    return limit
 
 
 def _onnx(folder: Path, precision: str) -> folders.Loaded:

@@ -26,6 +26,7 @@ from regard.models.interface import SequenceModel
 from regard.models.transformer import EVERYTHING, TransformerSettings, TransformerState, look_back
 
 ENCODER, DECODER, NUMBERS = "encoder.onnx", "decoder.onnx", "numbers"
+COMPARED = ("relative", "alibi")  # positions for which a decoder is told where all that it looks back at stands
 
 
 class OnnxModel(SequenceModel[Any]):
@@ -57,7 +58,8 @@ class OnnxModel(SequenceModel[Any]):
         }  # fmt: skip
         text: dict[str, tuple[int, int] | None] = dict.fromkeys(("tokens", "positions", "mask"))
         masks = dict.fromkeys(("source_mask",) if self.reads_source else ())
-        reads = text | masks | {name: sizes for each in memory.values() for name, sizes in each.items()}
+        places = dict.fromkeys(("seen",) if self.settings.positions in COMPARED else ())
+        reads = text | masks | places | {name: sizes for each in memory.values() for name, sizes in each.items()}
         kept = {name.removeprefix("past_"): sizes for name, sizes in memory["past"].items()}
         if self.encoder is not None:
             _must(folder / ENCODER, "read", self.encoder.get_inputs(), text)
@@ -112,6 +114,8 @@ class OnnxModel(SequenceModel[Any]):
             "positions": tokens.places.positions_BT.contiguous().numpy(),
             "mask": _added(visible, length, everything).numpy(),
         }
+        if self.settings.positions in COMPARED:
+            handed["seen"] = seen.positions_BT.contiguous().numpy()
         pasts = state.layers
         if isinstance(state, TransformerState):
             pasts = [memory.past for memory in state.layers]

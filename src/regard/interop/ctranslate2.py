@@ -2,8 +2,9 @@
 
 Weights go out as float32, int16 or int8; the latter two by CTranslate2's own quantiser: int8 has a scale for each row
 of a matrix, int16 one for all of it. Positions are written out as a table: CTranslate2 knows the paper's waves only
-with all sines before all cosines, and ours alternate. Beside its files the folder holds `recipe.toml` and
-`tokenizer.json`, so that `regard translate` can read it, and the model's card.
+with all sines before all cosines, and ours alternate. Rotary positions need none: it turns queries and keys as we do,
+however long the text. Beside its files the folder holds `recipe.toml` and `tokenizer.json`, so that `regard translate`
+can read it, and the model's card.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from regard.folder import RECIPE, TOKENIZER, Loaded
 from regard.interop.weights import as_trained
 from regard.layers.block import DecoderLayer, EncoderLayer, Residual
 from regard.layers.feedforward import FeedForward
+from regard.layers.positions import WAVELENGTH, RotaryPositions
 from regard.models.build import ModelSettings
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.transformer import StackSettings, Transformer, TransformerSettings
@@ -30,7 +32,10 @@ from regard.translation.alignment import aligning_layer
 
 Numbers = Literal["float32", "int16", "int8"]
 POSITIONS = 2_048  # written out where a model has no limit of its own
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH", "swiglu": "SWISH"}
+ACTIVATIONS = {
+    "relu": "RELU", "relu2": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH", "swiglu": "SWISH",
+}  # fmt: skip
+GATED = ("swiglu", "relu2")  # it has no square; but relu(x)² = relu(x)·x, a gate that opens for itself
 
 
 def lacking(settings: ModelSettings) -> list[str]:
@@ -38,10 +43,8 @@ def lacking(settings: ModelSettings) -> list[str]:
     if not isinstance(settings, TransformerSettings | GPTSettings) or settings.kind not in ("transformer", "gpt"):
         return [f'kind = "{settings.kind}"']
     found = []
-    if settings.positions not in ("sinusoidal", "learned"):
+    if settings.positions not in ("sinusoidal", "learned", "rotary"):
         found.append(f'positions = "{settings.positions}"')
-    if settings.activation not in ACTIVATIONS:
-        found.append(f'activation = "{settings.activation}"')
     if settings.window is not None:
         found.append(f"window = {settings.window}")
     if settings.experts > 1:
@@ -73,7 +76,8 @@ def write(loaded: Loaded, folder: Path, numbers: Numbers = "float32") -> None:
     model = as_trained(loaded)
     spec = _transformer(model, loaded.tokenizer) if isinstance(model, Transformer) else _gpt(model, loaded.tokenizer)
     spec.config.layer_norm_epsilon = model.settings.norm_epsilon
-    spec.config.add_attribute(LIMIT, model.settings.limit or POSITIONS)
+    if (limit := _limit(model.settings)) is not None:
+        spec.config.add_attribute(LIMIT, limit)
     spec.validate()
     spec.optimize(quantization=None if numbers == "float32" else numbers)
     spec.save(str(folder))
@@ -103,7 +107,7 @@ def _transformer(model: Transformer, tokenizer: Tokenizer) -> Any:
         activation=Activation[ACTIVATIONS[settings.activation]],
         alignment_layer=aligning_layer(settings.decoder_layers),  # and of it the mean of all heads, as our own
         alignment_heads=0,
-        ffn_glu=settings.activation == "swiglu",
+        ffn_glu=settings.activation in GATED,
     )
     source = model.own_source_embedding or model.embedding
     _embedding(spec.encoder, spec.encoder.embeddings[0], source, settings)
@@ -141,7 +145,7 @@ def _gpt(model: GPT, tokenizer: Tokenizer) -> Any:
         pre_norm=settings.norm == "pre",
         no_final_norm=settings.final_norm is False,
         activation=Activation[ACTIVATIONS[settings.activation]],
-        ffn_glu=settings.activation == "swiglu",
+        ffn_glu=settings.activation in GATED,
     )
     _embedding(spec.decoder, spec.decoder.embeddings, model.embedding, settings)
     for part, layer in zip(spec.decoder.layer, model.layers, strict=True):
@@ -162,21 +166,38 @@ def _specials(config: Any, tokenizer: Tokenizer) -> None:
     config.unk_token = words[specials.padding if tokenizer.unknown is None else tokenizer.unknown]
 
 
+def _limit(settings: StackSettings) -> int | None:
+    """How many positions are written out; None of rotary ones, which are computed where they are needed."""
+    return None if settings.positions == "rotary" else settings.limit or POSITIONS
+
+
 def _embedding(stack: Any, spec: Any, embedding: Any, settings: StackSettings) -> None:
     spec.weight = _numbers(embedding.weight_VD)
     stack.scale_embeddings = embedding.scale != 1.0
-    places_1T = torch.arange(settings.limit or POSITIONS)[None]
+    if (limit := _limit(settings)) is None:
+        del stack.position_encodings
+        return
+    places_1T = torch.arange(limit)[None]
     with torch.no_grad():
         stack.position_encodings.encodings = _numbers(embedding.positions(places_1T)[0])
 
 
 def _self_attention(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     attention = layer.attention
+    if isinstance(attention.positions, RotaryPositions):
+        spec.self_attention = _rotary(attention.d_k)
     _norm(spec.self_attention.layer_norm, layer.around_attention)
     joint = [torch.cat([getattr(attention.query, part), getattr(attention.key_value, part)])
              for part in ("weight", "bias")]  # fmt: skip
     _linear(spec.self_attention.linear[0], *joint)
     _linear(spec.self_attention.linear[1], attention.output.weight, attention.output.bias)
+
+
+def _rotary(d_k: int) -> Any:
+    """A self-attention that turns pairs of neighbours, as ours; `TransformerSpec.from_config` has no word for it."""
+    from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+
+    return MultiHeadAttentionSpec(self_attention=True, rotary_dim=d_k, rotary_interleave=True, rotary_base=WAVELENGTH)
 
 
 def _feedforward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
@@ -185,8 +206,10 @@ def _feedforward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _norm(spec.ffn.layer_norm, layer.around_feedforward)
     weight: Tensor = network.inner.weight
     bias: Tensor = network.inner.bias
-    if network.activation == "swiglu":
-        (weight, second), (bias, second_bias) = weight.chunk(2), bias.chunk(2)
+    if network.activation in GATED:
+        second, second_bias = weight, bias  # the same numbers twice, which `optimize` stores once
+        if network.activation == "swiglu":
+            (weight, second), (bias, second_bias) = weight.chunk(2), bias.chunk(2)
         _linear(spec.ffn.linear_0_noact, second, second_bias)
     _linear(spec.ffn.linear_0, weight, bias)
     _linear(spec.ffn.linear_1, network.outer.weight, network.outer.bias)
