@@ -64,7 +64,7 @@ TABLE3 = Study(
         "Compare orders, not figures.",
     ),
     corpus_notes=(
-        "Ours are those of Europarl's dev set. No sentence is read twice: there is little to overfit, so dropout (D) has "
-        "less to give than in the paper.",
+        "Ours are those of Europarl's dev set. No sentence is read twice: there is little to overfit, so dropout (D) "
+        "has less to give than in the paper.",
     ),
 )
