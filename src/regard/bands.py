@@ -1,6 +1,6 @@
 """The usual courses of recipes that come with Regard: which runs they hold for, and how they are made from runs.
 
-A course is measured with several runs of one recipe that differ in their seed alone, and kept in
+A course is measured with runs of one recipe that differ in their seed alone, at best several, and kept in
 `recipes/bands/RECIPE.toml`. It is meant for a run of the same recipe (its name, model, vocabulary and objective) on
 about as much data, of a generated corpus also in the same languages. What else differs, the learning rate or the files
 of the corpus say, does not make it another recipe: it may be the cause of an unusual loss, and is named as such.
@@ -13,6 +13,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev, variance
 from typing import Any
@@ -36,6 +37,8 @@ MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
+ASSUMED = 0.05  # nats: the standard deviation where there is one run, which cannot tell
+FALLING = 6.0  # or so many times less than the loss fell since the stretch before, if that is more: then all runs differ
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Band:
             f"stretch = {course.stretch}",
             "",
             "# Each row: step, mean over the runs, standard deviation. A training loss is the mean of a stretch.",
+            *(["# One run has no standard deviation: it is assumed."] if course.runs == 1 else []),
         ]
         for name, rows in (("training", course.training), ("validation", course.validation)):
             values = (f"  [{usual.step}, {usual.mean:.4f}, {usual.sd:.4f}]," for usual in rows)
@@ -159,9 +163,7 @@ def usual_course(place: Path) -> Course | None:
 
 
 def band_of_runs(places: Sequence[Path]) -> Band:
-    """The usual course of finished runs that differ in their seed alone."""
-    if len(places) < 2:
-        raise UsageError(f"bands: needs at least 2 runs for a standard deviation, but got {len(places)}. Name more.")
+    """The usual course of finished runs, or of a single one, that differ in their seed alone."""
     recipes = [folder.read_recipe(place) for place in places]
     first, corpora = recipes[0], [_fingerprint(place) for place in places]
     for place, recipe, corpus in zip(places, recipes, corpora, strict=True):
@@ -177,7 +179,7 @@ def band_of_runs(places: Sequence[Path]) -> Band:
             f"bands: each run must have a seed of its own, but the seeds are {sorted(seeds)}. Leave one out."
         )
     events = [_events(place) for place in places]
-    stretch = _round_below(min(recipe.training.steps for recipe in recipes) / STRETCHES)
+    stretch = _round_below(min(run[-1]["step"] for run in events) / STRETCHES)
     training = [dict(Stretches(stretch).of(_losses(run))) for run in events]
     validation = [
         {event["step"]: event["nll"] for event in run if event.get("event") == "validation"} for run in events
@@ -197,6 +199,8 @@ def _usual(runs: Sequence[Mapping[int, float]]) -> tuple[Usual, ...]:
     Of a few runs a standard deviation is known badly. How much runs differ changes slowly, so the variances of the
     steps next to it are taken in, too; it is never less than the step's own.
     """
+    if len(runs) == 1:
+        return _usual_of_one(runs[0])
     steps = sorted(set.intersection(*(set(run) for run in runs)))
     variances = [variance(run[step] for run in runs) for step in steps]
     found = []
@@ -205,6 +209,15 @@ def _usual(runs: Sequence[Mapping[int, float]]) -> tuple[Usual, ...]:
         values = [run[step] for run in runs]
         found.append(Usual(step, fmean(values), max(pooled, stdev(values))))
     return tuple(found)
+
+
+def _usual_of_one(run: Mapping[int, float]) -> tuple[Usual, ...]:
+    """A single run, and how far others may be from it by our guess."""
+    rows = sorted(run.items())
+    falls = [abs(before - after) / FALLING for (_, before), (_, after) in pairwise(rows)]
+    # The first has nothing before it, and fell further than any.
+    sds = [max(fall, ASSUMED) for fall in (*falls[:1], *falls)] or [ASSUMED]
+    return tuple(Usual(step, loss, sd) for (step, loss), sd in zip(rows, sds, strict=True))
 
 
 def _losses(events: Sequence[Event]) -> Iterator[tuple[int, int, float]]:
@@ -225,8 +238,9 @@ def _events(place: Path) -> list[Event]:
     if not (place / folder.METRICS).is_file():
         raise MissingError(f"{place}: must be the folder of a run, but has no {folder.METRICS}. Is the path right?")
     events = read_metrics(place / folder.METRICS)
-    if not any(event.get("event") == "end" and event.get("reason") == "done" for event in events):
-        raise DataError(f"{place}: must be a run that made all its steps, but did not. Go on with it first.")
+    ends = ("done", "time") if folder.read_recipe(place).training.by_clock else ("done",)
+    if not any(event.get("event") == "end" and event.get("reason") in ends for event in events):
+        raise DataError(f"{place}: must be a run that came to its end, but did not. Go on with it first.")
     return events
 
 
