@@ -120,7 +120,7 @@ def _list(as_json: bool) -> None:
 
 def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
     """Compare a model folder with published figures; 1 is the exit code where one is missed."""
-    from regard.reproduce.published import check
+    from regard.reproduce.published import check, published
 
     verdicts = check(name, folder, data)
     holds = all(each.holds for each in verdicts)
@@ -132,10 +132,7 @@ def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
             print(each)
         missed = sum(not each.holds for each in verdicts)
         if missed:
-            print(
-                f"{name}: {missed} of {len(verdicts)} published figures are missed. They are those of the published "
-                "weights: a model trained anew differs by its seed and its machine."
-            )
+            print(f"{name}: missed {missed} of {len(verdicts)} published figures. {published().models[name].reminder}")
         else:
             print(f"{name}: {folder} has its published figures.")
     if not holds:

@@ -1,7 +1,8 @@
 """Figures that were published, and whether a model folder still reaches them: `regard reproduce NAME --check FOLDER`.
 
 They stand in `figures.toml` beside this file: test sets with the SHA-256 of their files, and for each model the metric,
-its signature, the value, and how far from it a new evaluation of the same weights may be.
+its signature, the value, and how far from it a new evaluation may be: of the same weights, or of a model of any seed
+where the value is a mean over seeds.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class Figure:
     value: float
     tolerance: float
 
+    def __str__(self) -> str:
+        return f"{self.set}: {self.metric} {self.value:.2f}, within {self.tolerance:g}"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -67,6 +71,18 @@ class Publication:
     """The name of what it was trained on in the table of corpora."""
     figures: tuple[Figure, ...]
     overrides: tuple[str, ...] = ()
+    seeds: int = 1
+    """Where the values are means over models that differ by their seeds: over how many."""
+
+    @property
+    def reminder(self) -> str:
+        """What to think of a model that misses a figure."""
+        if self.seeds > 1:
+            return (
+                f"They are means over {self.seeds} seeds, and the tolerance is twice the standard deviation between "
+                "those: a model of another seed can miss one by chance."
+            )
+        return "They are those of the published weights: a model trained anew differs by its seed and its machine."
 
 
 @dataclass(frozen=True)
@@ -119,8 +135,7 @@ class Publications:
     def about(self, name: str) -> str:
         """What was published of a model, and the commands that train and check one like it."""
         model, how = self.models[name], self.commands(name)
-        lines = [f"  {each.set}: {each.metric} {each.value:.2f}  ({self.signatures[each.signature]})"
-                 for each in model.figures]  # fmt: skip
+        lines = [f"  {each}  ({self.signatures[each.signature]})" for each in model.figures]
         return "\n".join([f"{name}: {model.what}", *lines, "", f"To train one: {how['train']}",
                           f"To check one: {how['check']}"])  # fmt: skip
 
@@ -128,7 +143,9 @@ class Publications:
         """The same as plain values."""
         model = self.models[name]
         figures = [{**vars(each), "signature": self.signatures[each.signature]} for each in model.figures]
-        return {"name": name, "what": model.what, "figures": figures, "commands": self.commands(name)}
+        return {
+            "name": name, "what": model.what, "seeds": model.seeds, "figures": figures, "commands": self.commands(name)
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
