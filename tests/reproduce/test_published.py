@@ -6,24 +6,33 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
+import torch
 
 import regard
+from regard import shipped
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood
+from regard.folder import Loaded
 from regard.layers.positions import TooLongError
+from regard.models.build import build_any
 from regard.recipe import load_recipe
 from regard.reproduce import judging
 from regard.reproduce import published as module
 from regard.reproduce.judging import Judge
 from regard.reproduce.published import Figure, Publication, Publications, TestFiles, Verdict, check, published
-from tests.tiny import ENGLISH, GERMAN
+from tests.tiny import ENGLISH, GERMAN, failed
 from tests.tiny import regard as command
+
+if TYPE_CHECKING:
+    from regard.text.tokenizer import Tokenizer
 
 PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:0.0.1"
@@ -110,6 +119,51 @@ def test_other_files_are_refused(words: Publications, words_model: Path, tmp_pat
     (tmp_path / "words.de.gz").unlink()
     with pytest.raises(MissingError, match="the published figure is of this file"):
         check("words", words_model, tmp_path, words)
+
+
+def test_a_shipped_model_is_called_by_its_name(
+    words: Publications, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package").mkdir()
+    shutil.copytree(words_model, tmp_path / "package/everyday-en-de")
+    monkeypatch.setattr(shipped, "PLACE", tmp_path / "package")
+    monkeypatch.setattr(module, "published", lambda: words)
+    monkeypatch.chdir(tmp_path)
+    ran = command("reproduce", "words", "--check", "everyday-en-de", "--data", tmp_path)
+    assert ran.out.startswith("ok      words: exact match is 92.31"), ran.err
+    ran = command("reproduce", "words", "--check", "everyday", "--data", tmp_path)
+    failed(ran, 66, "everyday: must be a model folder", "comes with Regard: everyday-en-de")
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "does"),
+    [
+        ("writer", "gpt", "continues text"),
+        ("multi30k", "transformer", "translates"),
+        ("classify-language", "classifier", "gives labels"),
+        ("bert-small", "bert", "fills gaps"),
+        ("music-jsb", "gpt", "writes music"),
+    ],
+)
+def test_a_model_that_does_something_else_is_refused(preset: str, kind: str, does: str) -> None:
+    recipe = load_recipe(preset)
+    with torch.device("meta"):
+        loaded = Loaded(recipe, cast("Tokenizer", None), build_any(recipe.model, 300, 300))
+    for files, needed in ((TestFiles("a", "b"), "translates"), (TestFiles("a"), "continues text")):
+        if does == needed:
+            module._must_fit(loaded, "here:", files)
+            continue
+        said = rf"^here: it must hold a model that {needed}, but holds one of kind `{kind}`, which {does}\. Name"
+        with pytest.raises(UsageError, match=said):
+            module._must_fit(loaded, "here:", files)
+
+
+def test_a_wrong_folder_is_told_before_the_files_are_looked_at(
+    words: Publications, babbling_model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "words.de.gz").unlink()
+    with pytest.raises(UsageError, match=rf"^{babbling_model}: to be checked against words it must hold a model that"):
+        check("words", babbling_model, tmp_path, words)
 
 
 def test_the_command_ends_with_0_or_1(

@@ -33,7 +33,7 @@ def reproduce(
     steps: Annotated[int | None, typer.Option(help="Fewer steps for each row, for a try.", show_default=False)] = None,
     render: Annotated[bool, typer.Option("--render", help="Train nothing: print what is done so far.")] = False,
     check: Annotated[
-        Path | None, typer.Option(help="A model folder to compare with the published figures.", show_default=False)
+        Path | None, typer.Option(help="A model folder, or a shipped model's name, to be checked.", show_default=False)
     ] = None,
     lengths: Annotated[
         str | None, typer.Option(help="For table1: sequence lengths, as 64,128,256.", show_default="by device")

@@ -18,13 +18,19 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from regard import shipped
 from regard.data.corpus import read_lines, read_pairs
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.metrics import Score
+from regard.folder import Loaded, load_folder
+from regard.machine import choose_device
+from regard.models.bert import Bert
+from regard.models.labelling import LabelModel
 from regard.reproduce.judging import Judge
 from regard.reproduce.study import folder_of_data
+from regard.text.events import MusicEvents
 
 FIGURES = Path(__file__).parent / "figures.toml"
 
@@ -191,7 +197,10 @@ def published() -> Publications:
 
 
 def check(name: str, folder: Path, data: Path | None, known: Publications | None = None) -> list[Verdict]:
-    """Translate the test sets of a published model anew and compare with what was published."""
+    """Translate the test sets of a published model anew and compare with what was published.
+
+    `folder` holds the model to be checked, or is the name of one that comes with Regard.
+    """
     known = known or published()
     if name not in known.models:
         raise UsageError(
@@ -200,12 +209,33 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
         )
     model, place = known.models[name], folder_of_data(data, name)
     wanted = {figure.set: known.sets[figure.set] for figure in model.figures}
+    loaded = load_folder(shipped.resolve(folder), choose_device("auto"))
+    _must_fit(loaded, f"{folder}: to be checked against {name}", next(iter(wanted.values())))
     for files in wanted.values():
         for file in files.names:
             _check_file(place / file, known.files[file])
-    judge = Judge(folder)
+    judge = Judge(loaded)
     found = {set_name: _judge(judge, files, place) for set_name, files in wanted.items()}
     return [_verdict(figure, known.signatures[figure.signature], found[figure.set]) for figure in model.figures]
+
+
+def _must_fit(loaded: Loaded, place: str, files: TestFiles) -> None:
+    """Raise UsageError where a model does something else than the published one."""
+    network = loaded.network
+    if isinstance(network, LabelModel):
+        does = "gives labels"
+    elif isinstance(network, Bert):
+        does = "fills gaps"
+    elif isinstance(loaded.recipe.tokenizer, MusicEvents):
+        does = "writes music"
+    else:
+        does = "translates" if network.reads_source else "continues text"
+    needed = "translates" if files.reference is not None else "continues text"
+    if does != needed:
+        raise UsageError(
+            f"{place} it must hold a model that {needed}, but holds one of kind `{loaded.recipe.model.kind}`, which "
+            f"{does}. Name another folder, or another of the published models."
+        )
 
 
 def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:
