@@ -20,7 +20,7 @@ import torch
 
 import regard
 from regard import shipped
-from regard.data.sources import Mixture, Text
+from regard.data.sources import Files, Mixture, Text
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood
@@ -216,6 +216,27 @@ def test_without_a_name_everything_is_listed() -> None:
     for name in ("table1", "table3", "ladder-multi30k", "ladder-europarl", *published().models):
         assert re.search(rf"^{name}  +\S", ran.out, re.MULTILINE), name
     assert set(json.loads(command("reproduce", "--json").out)) == {"tables", "published"}
+
+
+@pytest.mark.parametrize("name", [name for name, model in published().models.items() if model.corpus is not None])
+def test_the_command_that_trains_one_names_every_file(name: str) -> None:
+    """A recipe may name files of its own, as a test set, which nobody has."""
+    _, _, preset, *overrides, out, _ = published().commands(name)["train"].split()
+    assert out == "--out"
+    data = load_recipe(preset, overrides).data
+    assert isinstance(data, Files)
+    files = [data.source, data.target, data.valid_source, data.valid_target, data.test_source, data.test_target]
+    named = [file.removeprefix("FOLDER/") for file in files if file is not None]
+    assert len(named) >= 4
+    assert set(named) <= published().files.keys()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("file", published().files)
+def test_the_public_files_are_those(file: str) -> None:
+    if not (CORPORA / file).is_file():
+        pytest.skip(f"needs {file} in REGARD_DATA")
+    module._check_file(CORPORA / file, published().files[file])
 
 
 def test_a_model_alone_says_how_it_was_made() -> None:
