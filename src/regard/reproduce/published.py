@@ -306,12 +306,12 @@ def _check_file(file: Path, sha256: str) -> None:
     if not file.is_file():
         raise MissingError(
             f"{file}: the published figure is of this file, but it is not there. Check --data; docs/reproduce.md says "
-            "what has to be in that folder, and where it comes from."
+            "what has to be in that folder."
         )
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != sha256:
         raise DataError(
             f"{file}: its SHA-256 must be {sha256[:12]}… as that of the file the figure is of, but is {found[:12]}…. "
-            "Figures of other files cannot be compared; docs/reproduce.md says where that one comes from."
+            "Figures of other files cannot be compared; docs/reproduce.md says which are meant."
         )
