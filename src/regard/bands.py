@@ -38,7 +38,7 @@ AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines 
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
 ASSUMED = 0.05  # nats: the standard deviation where there is one run, which cannot tell
-FALLING = 6.0  # or so many times less than the loss fell since the stretch before, if that is more: then all runs differ
+FALLING = 6.0  # or so many times less than the loss fell since the stretch before, if that is more
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import PurePosixPath
 
 import torch
 
+from regard import shipped
 from regard.models.build import build
 from regard.recipe import load_recipe
 from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
 from regard.reproduce.outcome import MEASURES
-from regard.reproduce.published import published
+from regard.reproduce.published import Verdict, published
 from regard.reproduce.studies import STUDIES
 from regard.reproduce.study import Asked, recipe_of
 from regard.reproduce.table2 import TABLE2
@@ -27,9 +29,18 @@ def test_every_study_and_every_file_is_named() -> None:
     for name in STUDIES:
         assert f"`{name}`" in TEXT
     (folders,) = [block.text for block in blocks(PAGE, "text") if "train.en.bz2" in block.text]
-    for file in ("europarl-ende", "multi30k/task1", "wmt14-newstest2014-ende"):
-        assert any(known.startswith(f"{file}/") for known in published().files)
-        assert f"{file}/" in folders
+    shown = [line.split()[0].strip("/") for line in folders.strip().split("\n")]
+    assert set(shown) == {str(PurePosixPath(file).parent) for file in published().files}
+
+
+def test_what_can_be_checked_from_a_clean_clone() -> None:
+    part = PAGE.read_text(encoding="utf-8").partition("### From a clean clone")[2].partition("\n### ")[0]
+    lines = [line for line in part.split("\n") if line.startswith("regard reproduce ")]
+    assert lines == [published().commands(name)["check_shipped"] for name in shipped.names()]
+    assert re.findall(r"`([a-z-]+)`", part.partition("```")[0]) == shipped.names()
+    figures = [str(Verdict(each.set, each.metric, each.value, each.value, each.tolerance, ""))
+               for each in published().models["everyday-en-de"].figures]  # fmt: skip
+    assert "\n".join(figures) in part
 
 
 def test_the_budget_of_table_3() -> None:

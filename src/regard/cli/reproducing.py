@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.common import STOPPED_BY, AsJson
-from regard.counts import agreeing, so_many
 from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def reproduce(
     steps: Annotated[int | None, typer.Option(help="Fewer steps for each row, for a try.", show_default=False)] = None,
     render: Annotated[bool, typer.Option("--render", help="Train nothing: print what is done so far.")] = False,
     check: Annotated[
-        Path | None, typer.Option(help="A model folder to compare with the published figures.", show_default=False)
+        Path | None, typer.Option(help="A model folder, or a shipped model's name, to be checked.", show_default=False)
     ] = None,
     lengths: Annotated[
         str | None, typer.Option(help="For table1: sequence lengths, as 64,128,256.", show_default="by device")
@@ -121,7 +120,7 @@ def _list(as_json: bool) -> None:
 
 def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
     """Compare a model folder with published figures; 1 is the exit code where one is missed."""
-    from regard.reproduce.published import check
+    from regard.reproduce.published import check, published
 
     verdicts = check(name, folder, data)
     holds = all(each.holds for each in verdicts)
@@ -133,11 +132,7 @@ def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
             print(each)
         missed = sum(not each.holds for each in verdicts)
         if missed:
-            print(
-                f"{name}: {missed} of {so_many(len(verdicts), 'published figure')} {agreeing(missed, 'is', 'are')} "
-                "missed. They are those of the published weights: a model trained anew differs by its seed and its "
-                "machine."
-            )
+            print(f"{name}: missed {missed} of {len(verdicts)} published figures. {published().models[name].reminder}")
         else:
             print(f"{name}: {folder} has its published figures.")
     if not holds:

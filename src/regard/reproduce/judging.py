@@ -17,6 +17,7 @@ from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood, likelihood
 from regard.evaluation.metrics import Lines, Score, Tally
 from regard.evaluation.running import text_likelihood
+from regard.folder import Loaded
 from regard.layers.positions import TooLongError
 from regard.machine import choose_device
 from regard.models.precision import convert
@@ -43,13 +44,14 @@ class Judgement:
 class Judge:
     """A model, loaded once to be judged on several sets; with `others` they write as one, and search as it does."""
 
-    def __init__(self, place: Path, device: str = "auto", others: Sequence[Path] = ()) -> None:
-        everyone = [folder.load_folder(each, choose_device(device)) for each in (place, *others)]
-        loaded, networks = everyone[0], [each.model for each in everyone]
+    def __init__(self, first: Path | Loaded, device: str = "auto", others: Sequence[Path] = ()) -> None:
+        loaded = first if isinstance(first, Loaded) else folder.load_folder(first, choose_device(device))
+        everyone = [loaded, *(folder.load_folder(each, choose_device(device)) for each in others)]
+        networks = [each.model for each in everyone]
         if strange := [each.place for each in everyone if each.tokenizer.to_json() != loaded.tokenizer.to_json()]:
             raise DataError(
-                f"{strange[0]}: models that write as one must share a vocabulary, but its is not that of {place}. "
-                "Train them on one corpus."
+                f"{strange[0]}: models that write as one must share a vocabulary, but its is not that of "
+                f"{loaded.place}. Train them on one corpus."
             )
         self.recipe, self.tokenizer = loaded.recipe, loaded.tokenizer
         # Counted first: what is laid out anew for speed may count twice.

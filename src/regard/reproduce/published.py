@@ -1,7 +1,8 @@
 """Figures that were published, and whether a model folder still reaches them: `regard reproduce NAME --check FOLDER`.
 
 They stand in `figures.toml` beside this file: test sets with the SHA-256 of their files, and for each model the metric,
-its signature, the value, and how far from it a new evaluation of the same weights may be.
+its signature, the value, and how far from it a new evaluation may be: of the same weights, or of a model of any seed
+where the value is a mean over seeds.
 """
 
 from __future__ import annotations
@@ -17,26 +18,41 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from regard.data.corpus import read_lines, read_pairs
+from regard import shipped
+from regard.data.formats import Repairs, partner_blocks, read_lines, table_blocks
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.metrics import Score
+from regard.folder import Loaded, load_folder
+from regard.machine import choose_device
+from regard.models.bert import Bert
+from regard.models.labelling import LabelModel
 from regard.reproduce.judging import Judge
 from regard.reproduce.study import folder_of_data
+from regard.text.events import MusicEvents
 
 FIGURES = Path(__file__).parent / "figures.toml"
 
 
 @dataclass(frozen=True)
 class TestFiles:
-    """A test set: pairs in two files, or, for a language model, a text in one."""
+    """A test set: pairs in two files or in two columns of one; or, for a language model, a text."""
 
     __test__ = False  # not for pytest
 
     source: str
     reference: str | None = None
+    columns: tuple[int, int] | None = None
+    """Where sources and references stand in one file with tabs, counted from 1."""
+    language: str | None = None
+    """Of the references, where the name of their file does not tell."""
     lowercase: bool = False
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there is something to translate."""
+        return self.reference is not None or self.columns is not None
 
     @property
     def names(self) -> list[str]:
@@ -56,6 +72,9 @@ class Figure:
     value: float
     tolerance: float
 
+    def __str__(self) -> str:
+        return f"{self.set}: {self.metric} {_shown(self.value, self.metric)}, within {self.tolerance:g}"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -63,10 +82,23 @@ class Publication:
 
     what: str
     recipe: str
-    corpus: str
-    """The name of what it was trained on in the table of corpora."""
     figures: tuple[Figure, ...]
+    corpus: str | None = None
+    """The name of what it was trained on in the table of corpora; None where the recipe itself names its files, which
+    are in the folder `data`."""
     overrides: tuple[str, ...] = ()
+    seeds: int = 1
+    """Where the values are means over models that differ by their seeds: over how many."""
+
+    @property
+    def reminder(self) -> str:
+        """What to think of a model that misses a figure."""
+        if self.seeds > 1:
+            return (
+                f"They are means over {self.seeds} seeds, and the tolerance is twice the standard deviation between "
+                "those: a model of another seed can miss one by chance."
+            )
+        return "They are those of the published weights: a model trained anew differs by its seed and its machine."
 
 
 @dataclass(frozen=True)
@@ -104,31 +136,48 @@ class Publications:
         for name, found in self.sets.items():
             yield from ((f"sets.{name}", file, "files") for file in found.names)
         for name, model in self.models.items():
-            yield f"models.{name}", model.corpus, "corpora"
+            if model.corpus is not None:
+                yield f"models.{name}", model.corpus, "corpora"
             for figure in model.figures:
                 yield f"models.{name}", figure.set, "sets"
                 yield f"models.{name}", figure.signature, "signatures"
 
     def commands(self, name: str) -> dict[str, str]:
-        """What trains a model like a published one, and what checks it."""
+        """What trains a model like a published one, and what checks it, and the published one if that is here."""
         model, out = self.models[name], f"runs/{name}"
-        files = [f"data.{key}=FOLDER/{file}" for key, file in self.corpora[model.corpus].items()]
-        train = ["regard train", model.recipe, "data.kind=files", *files, *model.overrides, "--out", out]
-        return {"train": " ".join(train), "check": f"regard reproduce {name} --check {out} --data FOLDER"}
+        place = "data" if model.corpus is None else "FOLDER"
+        corpus = {} if model.corpus is None else {"kind": "files", **self._placed(model.corpus, place)}
+        settings = [f"data.{key}={value}" for key, value in corpus.items()]
+        train = ["regard train", model.recipe, *settings, *model.overrides, "--out", out]
+        check = f"regard reproduce {name} --check {{}} --data {place}"
+        found = {"train": " ".join(train), "check": check.format(out)}
+        return {**found, "check_shipped": check.format(name)} if name in shipped.names() else found
+
+    def _placed(self, corpus: str, place: str) -> dict[str, str]:
+        return {key: f"{place}/{file}" for key, file in self.corpora[corpus].items()}
 
     def about(self, name: str) -> str:
         """What was published of a model, and the commands that train and check one like it."""
         model, how = self.models[name], self.commands(name)
-        lines = [f"  {each.set}: {each.metric} {each.value:.2f}  ({self.signatures[each.signature]})"
-                 for each in model.figures]  # fmt: skip
-        return "\n".join([f"{name}: {model.what}", *lines, "", f"To train one: {how['train']}",
-                          f"To check one: {how['check']}"])  # fmt: skip
+        figures = [f"  {each}  ({self.signatures[each.signature]})" for each in model.figures]
+        lines = [
+            f"{name}: {model.what}",
+            *figures,
+            "",
+            f"To train one: {how['train']}",
+            f"To check one: {how['check']}",
+        ]
+        if "check_shipped" in how:
+            lines.append(f"To check the one that comes with Regard: {how['check_shipped']}")
+        return "\n".join(lines)
 
     def to_json(self, name: str) -> dict[str, Any]:
         """The same as plain values."""
         model = self.models[name]
         figures = [{**vars(each), "signature": self.signatures[each.signature]} for each in model.figures]
-        return {"name": name, "what": model.what, "figures": figures, "commands": self.commands(name)}
+        return {
+            "name": name, "what": model.what, "seeds": model.seeds, "figures": figures, "commands": self.commands(name)
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,13 +207,19 @@ class Verdict:
         return {**vars(self), "holds": self.holds}
 
     def __str__(self) -> str:
+        published = _shown(self.published, self.metric)
         if self.found is None:
-            return f"FAILED  {self.set}: {self.metric} cannot be computed of this model, published {self.published:.2f}"
-        both = f"{self.set}: {self.metric} is {self.found:.2f}, published {self.published:.2f}"
+            return f"FAILED  {self.set}: {self.metric} cannot be computed of this model, published {published}"
+        both = f"{self.set}: {self.metric} is {_shown(self.found, self.metric)}, published {published}"
         if self.other_signature is not None:
             return f"FAILED  {both}, but computed in another way: {self.other_signature}, not {self.signature}"
         rule = f"within {self.tolerance:g}" if self.holds else f"more than {self.tolerance:g} apart"
         return f"{'ok    ' if self.holds else 'FAILED'}  {both}, {rule}"
+
+
+def _shown(value: float, metric: str) -> str:
+    """A value as it was published; a perplexity is never far from 1, so it has another digit."""
+    return f"{value:.{3 if metric.startswith('perplexity') else 2}f}"
 
 
 @cache
@@ -174,7 +229,10 @@ def published() -> Publications:
 
 
 def check(name: str, folder: Path, data: Path | None, known: Publications | None = None) -> list[Verdict]:
-    """Translate the test sets of a published model anew and compare with what was published."""
+    """Translate the test sets of a published model anew and compare with what was published.
+
+    `folder` holds the model to be checked, or is the name of one that comes with Regard.
+    """
     known = known or published()
     if name not in known.models:
         raise UsageError(
@@ -183,21 +241,52 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
         )
     model, place = known.models[name], folder_of_data(data, name)
     wanted = {figure.set: known.sets[figure.set] for figure in model.figures}
+    loaded = load_folder(shipped.resolve(folder), choose_device("auto"))
+    _must_fit(loaded, f"{folder}: to be checked against {name}", next(iter(wanted.values())))
     for files in wanted.values():
         for file in files.names:
             _check_file(place / file, known.files[file])
-    judge = Judge(folder)
+    judge = Judge(loaded)
     found = {set_name: _judge(judge, files, place) for set_name, files in wanted.items()}
     return [_verdict(figure, known.signatures[figure.signature], found[figure.set]) for figure in model.figures]
 
 
+def _must_fit(loaded: Loaded, place: str, files: TestFiles) -> None:
+    """Raise UsageError where a model does something else than the published one."""
+    network = loaded.network
+    if isinstance(network, LabelModel):
+        does = "gives labels"
+    elif isinstance(network, Bert):
+        does = "fills gaps"
+    elif isinstance(loaded.recipe.tokenizer, MusicEvents):
+        does = "writes music"
+    else:
+        does = "translates" if network.reads_source else "continues text"
+    needed = "translates" if files.has_pairs else "continues text"
+    if does != needed:
+        raise UsageError(
+            f"{place} it must hold a model that {needed}, but holds one of kind `{loaded.recipe.model.kind}`, which "
+            f"{does}. Name another folder, or another of the published models."
+        )
+
+
 def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:
-    if files.reference is None:
+    if not files.has_pairs:
         return judge.text(read_lines(place / files.source)).scores
-    reference = place / files.reference
-    pairs = read_pairs(place / files.source, reference)
-    scoring = Scoring(lowercase=files.lowercase, language=catalogue.language_of(reference))
-    return judge.pairs([pair.source for pair in pairs], [pair.target for pair in pairs], scoring).scores
+    pairs = list(_pairs(files, place))
+    language = files.language or catalogue.language_of(Path(files.names[-1]))
+    scoring = Scoring(lowercase=files.lowercase, language=language)
+    return judge.pairs([source for source, _ in pairs], [target for _, target in pairs], scoring).scores
+
+
+def _pairs(files: TestFiles, place: Path) -> Iterator[tuple[str, str]]:
+    first = str(place / files.source)
+    if files.columns is not None:
+        blocks = table_blocks(first, files.columns, Repairs())
+    else:
+        blocks = partner_blocks(first, str(place / files.names[-1]), Repairs())
+    for block in blocks:
+        yield from zip(block.sources, block.targets, strict=True)
 
 
 def _verdict(figure: Figure, signature: str, scores: Mapping[str, Score]) -> Verdict:
@@ -215,11 +304,14 @@ def _definition(signature: str) -> list[str]:
 
 def _check_file(file: Path, sha256: str) -> None:
     if not file.is_file():
-        raise MissingError(f"{file}: the published figure is of this file, but it is not there. Check --data.")
+        raise MissingError(
+            f"{file}: the published figure is of this file, but it is not there. Check --data; docs/reproduce.md says "
+            "what has to be in that folder."
+        )
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != sha256:
         raise DataError(
             f"{file}: its SHA-256 must be {sha256[:12]}… as that of the file the figure is of, but is {found[:12]}…. "
-            "Figures of other files cannot be compared; get the one that docs/results.md names."
+            "Figures of other files cannot be compared; docs/reproduce.md says which are meant."
         )

@@ -1,0 +1,199 @@
+"""The page of results: what is published stands in its own row, means follow from their seeds, and cards agree."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from regard import folder, shipped
+from regard.planning import training_flops
+from regard.recipe import Recipe, load_recipe
+from regard.reproduce.published import Figure, published
+from regard.text.tokenizer import Tokenizer
+
+from .pages import DOCS, table_rows
+
+Table = dict[str, dict[str, str]]
+"""Rows by their first cell, and the cells of each by their heading."""
+
+PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
+MULTI30K, FIVE_MINUTES = "Multi30k, English to German and to French", "Five minutes of Europarl"
+FRENCH, SHIPPED, BEYOND = "French to English", "The models that come with Regard", "Beyond translation"
+SEEDS = "BLEU tokenised, lower-cased: seeds 1, 2, 3"
+ROWS = {
+    "five-minutes": "the recipe as it is, beam 4",
+    "five-minutes-sinusoidal": "that, so many steps, compiled before, beam 4",
+    "shakespeare": "the last tenth of the plays",
+    "war-and-peace": "the last tenth of the novel",
+}
+COLUMNS = {"europarl": "Europarl test", "newstest2014": "newstest2014"}
+TRANSLATORS = ("everyday-en-de", "everyday-de-en")
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+FIGURES = [(name, figure) for name, model in published().models.items() for figure in model.figures]
+
+
+def section(heading: str) -> str:
+    """What stands between a heading and the next of its rank."""
+    _, found, after = PAGE.partition(f"\n## {heading}\n\n")
+    assert found, heading
+    return after.partition("\n## ")[0]
+
+
+def tables(text: str) -> list[Table]:
+    """The tables of a text, in order."""
+    blocks = [part for part in text.split("\n\n") if part.startswith("|")]
+    found = []
+    for block in blocks:
+        headings = [cell.strip() for cell in block.split("\n")[0].split("|")[1:-1]]
+        rows = [row for row in table_rows(block) if row != headings]
+        found.append({row[0]: dict(zip(headings, row, strict=True)) for row in rows})
+    return found
+
+
+def first(cell: str) -> str:
+    """The number that a cell begins with, as it is written."""
+    return cell.strip("*").split()[0]
+
+
+def said(text: str, words: str) -> str:
+    """The number after some words of running text."""
+    found = " ".join(text.split()).partition(f"{words} ")
+    assert found[1], words
+    return first(found[2]).strip(".,;")
+
+
+def place_of(model: str, figure: Figure) -> tuple[str, str]:
+    """Where a published figure has to stand, as it is written there; and the part of the page that says how it was
+    computed. The figures of the writer are on the page of the shipped models."""
+    if model == "multi30k":
+        part, column = section(MULTI30K), {"BLEU tokenised": "mean", "BLEU": "sacreBLEU, lower-cased"}[figure.metric]
+        return first(tables(part)[0][figure.set][column]), part
+    if model == "multi30k-pre":
+        part = section(MULTI30K)
+        return said(part, "(`model.norm=pre training.optimiser.clip=1.0`, one run) it was"), part
+    if model == "multi30k-fr":
+        part, kind = section(MULTI30K), figure.metric.replace("BLEU", "sacreBLEU")
+        column = f"{kind.replace('sacreBLEU tokenised', 'BLEU tokenised')}, lower-cased"
+        return first(tables(part)[1][figure.set.removesuffix("-fr")][column]), part
+    if model in ("five-minutes", "five-minutes-sinusoidal"):
+        part = section(FIVE_MINUTES)
+        return first(tables(part)[0][ROWS[model]][COLUMNS[figure.set]]), part
+    if model == "fr-en":
+        part = section(FRENCH)
+        return said(part, "On Europarl's test set, 3,000 lines: BLEU"), part
+    page = (DOCS / "shipped.md").read_text(encoding="utf-8")
+    if model == "writer":
+        (table,) = [table for table in tables(page) if ROWS[figure.set] in table]
+        return first(table[ROWS[figure.set]][figure.metric]), card(model)
+    return first(tables(section(SHIPPED))[0][f"`{model}`"][figure.metric]), page
+
+
+def card(name: str) -> str:
+    """The card of a shipped model; a bar inside a cell is written as it is."""
+    return (shipped.path(name) / folder.CARD).read_text(encoding="utf-8").replace("\\|", "|")
+
+
+@pytest.mark.parametrize(("model", "figure"), FIGURES, ids=lambda value: str(value))
+def test_a_published_figure_stands_in_its_own_place(model: str, figure: Figure) -> None:
+    found, part = place_of(model, figure)
+    assert found == f"{figure.value:.{len(found.partition('.')[2])}f}"
+    assert float(found) == figure.value  # and no digit is missing
+    signature = published().signatures[figure.signature]
+    if "like-moses-fr" in signature:  # told as a variant of the German one
+        assert "(French: `like-moses-fr`)" in part
+        signature = signature.replace("like-moses-fr", "like-moses-de")
+    assert f"`{signature}`" in part
+
+
+def test_means_and_deviations_follow_from_the_seeds() -> None:
+    table = tables(section(MULTI30K))[0]
+    assert list(table) == ["test2016", "test2017", "mscoco"]
+    for name, row in table.items():
+        seeds = [float(seed) for seed in row[SEEDS].split(", ")]
+        mean, deviation = (float(number) for number in row["mean"].strip("*").split(" ± "))
+        # What is printed of a seed is rounded, and so is what is printed of them all.
+        assert mean == pytest.approx(fmean(seeds), abs=0.01), name
+        assert deviation == pytest.approx(stdev(seeds), abs=0.01), name
+        assert len(seeds) == published().models["multi30k"].seeds
+
+
+@pytest.mark.parametrize("figure", published().models["multi30k"].figures, ids=str)
+def test_the_tolerance_of_a_mean_is_twice_its_deviation(figure: Figure) -> None:
+    row = tables(section(MULTI30K))[0][figure.set]
+    cell = row["mean" if figure.metric == "BLEU tokenised" else "sacreBLEU, lower-cased"]
+    assert figure.tolerance == pytest.approx(2 * float(cell.strip("*").split(" ± ")[1]))
+
+
+def test_what_is_told_twice_is_told_alike() -> None:
+    mean = tables(section(MULTI30K))[0]["test2016"]["mean"].strip("*")
+    row = tables(section(BEYOND))[0]["translation without an encoder, Multi30k"]["figure"]
+    without, _, with_one = row.partition("; with one ")
+    assert with_one == mean
+    assert f"it is {without}: [Without an encoder]" in section(MULTI30K)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_the_rows_of_shipped_models_are_those_of_their_cards(name: str) -> None:
+    row = tables(section(SHIPPED))[0][f"`{name}`"]
+    for score in ("BLEU", "chrF"):
+        assert f"\n| {score} | {row[score]} | " in card(name)
+        # Once more, for programs.
+        entry = card(name).partition(f'name: "{score} (')[2].partition("value: ")[2].partition("\n")[0]
+        assert entry == row[score]
+    size = sum(file.stat().st_size for file in shipped.path(name).iterdir())
+    assert row["size"] == f"{size / 1e6:.1f} MB"
+    assert "On the test set: 1,506 lines of Tatoeba" in card(name)
+    steps = [event for event in events(name) if event["event"] == "step"]
+    assert row["training"] == f"{steps[-1]['step']:,} steps, {sum(step['took'] for step in steps):.0f} s"
+
+
+def test_the_test_set_of_shipped_translators() -> None:
+    assert [row["test set"] for row in tables(section(SHIPPED))[0].values()] == ["Tatoeba, 1,506 lines", "the same"]
+
+
+def test_the_nats_of_the_writer_are_those_of_its_card() -> None:
+    perplexity = said(card("writer"), 'name: "perplexity per token" value:')
+    assert said(section(SHIPPED), "The writer reached") == f"{math.log(float(perplexity)):.3f}"
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_the_cost_of_shipped_models_is_what_a_card_would_say(name: str) -> None:
+    """They were trained before cards told the cost; it is counted as a card counts it, from what is in the folder."""
+    place = shipped.path(name)
+    vocabulary = Tokenizer.load(place / folder.TOKENIZER).size
+    tokens = sum(event["tokens"] for event in events(name) if event["event"] == "step")
+    words = "the writer for" if name == "writer" else "a translator for"
+    assert f"{words} {cost(folder.read_recipe(place), vocabulary, tokens)}" in " ".join(section(SHIPPED).split())
+
+
+@pytest.mark.parametrize(
+    ("row", "preset", "vocabulary"),
+    [
+        ("Penn Treebank, medium LSTM", "lm-ptb-lstm", 10_003),
+        ("Penn Treebank, Transformer", "lm-ptb-transformer", 10_003),
+        ("tiny Shakespeare, 10.8 million parameters", "lm-shakespeare", 68),
+        ("Bach's chorales", "music-jsb", 520),
+        ("piano performances", "music-piano", 392),
+    ],
+)
+def test_the_cost_of_runs_whose_batches_are_full(row: str, preset: str, vocabulary: int) -> None:
+    recipe = load_recipe(preset)
+    found = cost(recipe, vocabulary, recipe.training.steps * recipe.batch.tokens)
+    assert tables(section(BEYOND))[0][row]["FLOPs"] == found
+
+
+def cost(recipe: Recipe, vocabulary: int, tokens: int) -> str:
+    """The FLOPs of a run of all its steps, as the page writes them."""
+    found = training_flops(recipe, vocabulary, tokens, recipe.training.steps)
+    digits, power = f"{found:.1e}".split("e+")
+    return f"{digits} · 10{power.translate(RAISED)}"
+
+
+def events(name: str) -> list[dict[str, Any]]:
+    """How a shipped model learned."""
+    lines = (shipped.path(name) / folder.METRICS).read_text(encoding="utf-8").strip().split("\n")
+    return [json.loads(line) for line in lines]
