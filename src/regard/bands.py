@@ -37,7 +37,7 @@ MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
-ASSUMED = 0.05  # nats: the standard deviation where there is one run, which cannot tell
+ASSUMED = 0.05  # nats, or a twentieth of a loss below 1: the standard deviation where one run cannot tell it
 FALLING = 6.0  # or so many times less than the loss fell since the stretch before, if that is more
 
 
@@ -216,8 +216,10 @@ def _usual_of_one(run: Mapping[int, float]) -> tuple[Usual, ...]:
     rows = sorted(run.items())
     falls = [abs(before - after) / FALLING for (_, before), (_, after) in pairwise(rows)]
     # The first has nothing before it, and fell further than any.
-    sds = [max(fall, ASSUMED) for fall in (*falls[:1], *falls)] or [ASSUMED]
-    return tuple(Usual(step, loss, sd) for (step, loss), sd in zip(rows, sds, strict=True))
+    falls = [*falls[:1], *falls] or [0.0] * len(rows)
+    return tuple(
+        Usual(step, loss, max(fall, ASSUMED * min(loss, 1.0))) for (step, loss), fall in zip(rows, falls, strict=True)
+    )
 
 
 def _losses(events: Sequence[Event]) -> Iterator[tuple[int, int, float]]:
