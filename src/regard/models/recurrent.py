@@ -231,17 +231,19 @@ class RecurrentState:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """What decoding some tokens gave: features, and what attention did on the way."""
+    """What decoding some tokens gave: features, the contexts that they wait to be combined with, and what attention did
+    on the way."""
 
     features_BTD: Tensor
+    context_BTD: Tensor | None
     weights_BTK: Tensor | None = None
     log_chance_BT: Tensor | None = None
 
     @classmethod
-    def of(cls, features_BTD: Tensor, glance: Glance | None) -> _Decoded:
+    def of(cls, features_BTD: Tensor, context_BTD: Tensor | None, glance: Glance | None) -> _Decoded:
         if glance is None:
-            return cls(features_BTD)
-        return cls(features_BTD, glance.weights_BQK, glance.log_chance_BQ)
+            return cls(features_BTD, context_BTD)
+        return cls(features_BTD, context_BTD, glance.weights_BQK, glance.log_chance_BQ)
 
     @classmethod
     def join(cls, pieces: list[_Decoded]) -> _Decoded:
@@ -249,9 +251,10 @@ class _Decoded:
         if len(pieces) == 1:
             return pieces[0]
         features_BTD = torch.cat([piece.features_BTD for piece in pieces], dim=1)
+        contexts = [piece.context_BTD for piece in pieces if piece.context_BTD is not None]
         weights = [piece.weights_BTK for piece in pieces if piece.weights_BTK is not None]
         chances = [piece.log_chance_BT for piece in pieces if piece.log_chance_BT is not None]
-        return cls(features_BTD, *(torch.cat(part, dim=1) if part else None for part in (weights, chances)))
+        return cls(features_BTD, *(torch.cat(part, dim=1) if part else None for part in (contexts, weights, chances)))
 
 
 class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
@@ -338,6 +341,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
                 piece, state = self._advance(x_BtE, state, readable_BK)
                 pieces.append(piece)
             decoded = _Decoded.join(pieces)
+        decoded = replace(decoded, features_BTD=self.dropout(self._combined(decoded)), context_BTD=None)
         watcher = None if self.attention is None else self.attention.watcher
         if watcher is not None and decoded.weights_BTK is not None:
             watcher(decoded.weights_BTK[:, None])
@@ -356,36 +360,34 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         if glance is None:
             glance = self._look("after", features_BTD, state, readable_BK)
             context_BTD = context_BTD if glance is None else glance.context_BQD
-        features_BTD = self._combined(features_BTD, context_BTD)
+        decoded = _Decoded.of(features_BTD, context_BTD, glance)
         if self.settings.input_feeding:
-            fed_BD = features_BTD[:, -1]
+            decoded = replace(decoded, features_BTD=self._combined(decoded), context_BTD=None)
+            fed_BD = decoded.features_BTD[:, -1]
         # Attention before a step makes its context anew each time, so only the others keep theirs.
         kept_BD = None if self.settings.attends == "before" else fed_BD
-        decoded = _Decoded.of(self.dropout(features_BTD), glance)
         return decoded, RecurrentState(hidden, state.memory, state.source, kept_BD)
 
     def _from_below(
         self, x_BTE: Tensor, state: RecurrentState, readable_BK: Tensor | None
     ) -> tuple[_Decoded, RecurrentState]:
         """The lowest layer and its attention token by token, then all tokens through the layers above."""
-        pieces, contexts, (lowest, *others) = [], [], state.hidden
+        pieces, (lowest, *others) = [], state.hidden
         for x_B1E in x_BTE.split(1, dim=1):
             glance = self._look("before", lowest.output_BD[:, None], state, readable_BK)
             assert glance is not None
             y_B1D, lowest = self.decoder.lowest(torch.cat([x_B1E, glance.context_BQD], dim=-1), lowest)
-            pieces.append(_Decoded.of(y_B1D, glance))
-            contexts.append(glance.context_BQD)
-        below, context_BTD = _Decoded.join(pieces), torch.cat(contexts, dim=1)
-        fed_BTD = context_BTD if self.settings.feed_all else None
+            pieces.append(_Decoded.of(y_B1D, glance.context_BQD, glance))
+        below = _Decoded.join(pieces)
+        fed_BTD = below.context_BTD if self.settings.feed_all else None
         features_BTD, hidden = self.decoder.above(below.features_BTD, others, fed_BTD)
-        features_BTD = self.dropout(self._combined(features_BTD, context_BTD))
         return replace(below, features_BTD=features_BTD), replace(state, hidden=(lowest, *hidden))
 
-    def _combined(self, features_BTD: Tensor, context_BTD: Tensor | None) -> Tensor:
-        """o_t, [B, T, D], of the decoder's outputs and the contexts."""
-        if self.combine is None or context_BTD is None:
-            return features_BTD
-        return self.combine(torch.cat([features_BTD, context_BTD], dim=-1)).tanh()
+    def _combined(self, decoded: _Decoded) -> Tensor:
+        """o_t, [B, T, D], of the decoder's outputs and the contexts; what has been combined stays as it is."""
+        if self.combine is None or decoded.context_BTD is None:
+            return decoded.features_BTD
+        return self.combine(torch.cat([decoded.features_BTD, decoded.context_BTD], dim=-1)).tanh()
 
     def _look(
         self, when: Attend, queries_BQD: Tensor, state: RecurrentState, readable_BK: Tensor | None
