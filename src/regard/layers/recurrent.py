@@ -394,10 +394,10 @@ class StateAttention(nn.Module):
         scores_BQK = self._scores(query_BQD, kv.keys_BHKE[:, 0])
         if readable_BK is not None:
             scores_BQK = scores_BQK.masked_fill(~readable_BK[:, None], -torch.inf)
-        log_weights_BQK = scores_BQK.log_softmax(dim=-1)
         if not self.hard:
-            weights_BQK = log_weights_BQK.exp()
+            weights_BQK = scores_BQK.softmax(dim=-1)
             return Glance(weights_BQK @ values_BKD, weights_BQK)
+        log_weights_BQK = scores_BQK.log_softmax(dim=-1)
         chosen_BQ = self.choose(log_weights_BQK.detach())
         log_chance_BQ = log_weights_BQK.gather(2, chosen_BQ[:, :, None])[:, :, 0]
         weights_BQK = F.one_hot(chosen_BQ, scores_BQK.shape[2]).to(values_BKD)
