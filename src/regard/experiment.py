@@ -163,9 +163,13 @@ class _Run:
         tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else tokenizer
         # Batches are drawn by number: those of another corpus would be others, and nobody would notice.
         before = folder.read_fingerprint(self.out) if resume else None
+        status = StatusLine() if self.team.leads else None
         data = read_dataset(
-            self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, before=before, reports=not known
-        )
+            self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, status=status, before=before,
+            reports=not known,
+        )  # fmt: skip
+        if status is not None:
+            status.close()
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -209,6 +210,54 @@ def test_a_signal_ends_it_and_the_rest_is_left(tmp_path: Path, monkeypatch: pyte
     rows = [ROW["transformer"], ROW["windowed"]]
     ran = run(LADDER_MULTI30K, rows, tmp_path, toy(LADDER_MULTI30K, rows[0]), lambda _: None)
     assert (ran.done, ran.signal) == ([], "SIGTERM")
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_the_corpus_is_read_ends_it_with_the_usual_sentence(
+    name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.Signals[name])
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(running, "read_dataset", interrupted)
+    asked = toy(LADDER_MULTI30K, ROW["rnn"]).overrides
+    ran = command("reproduce", "ladder-multi30k", *asked, "--rows", "rnn", "--out", tmp_path)
+    assert ran.code == code
+    assert ran.err.startswith("corpus: reading it")
+    assert ran.err.endswith(f"Stopped by {name}; the same command goes on.\n")
+    assert "Not done: rnn, additive" in ran.out
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_a_signal_while_a_row_is_measured_leaves_it_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ROW["transformer"]
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "measure", lambda *_: signal.raise_signal(signal.SIGTERM))
+        (ran,) = run_toys(LADDER_MULTI30K, [row], tmp_path)
+    assert (ran.done, ran.signal) == ([], "SIGTERM")
+    monkeypatch.setattr(experiment, "train", lambda *_: pytest.fail("it was trained again"))
+    (ran,) = run_toys(LADDER_MULTI30K, [row], tmp_path)
+    assert (ran.done, ran.signal) == ([row.name], None)
+
+
+def test_who_waits_for_another_process_that_reads_the_corpus_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(lock: Any, how: int) -> None:
+        if not how & fcntl.LOCK_NB and Path(lock.name).name == ".corpus.lock":
+            signal.raise_signal(signal.SIGINT)
+        real(lock, how)
+
+    said: list[str] = []
+    with (tmp_path / ".corpus.lock").open("ab") as held:
+        real = fcntl.flock
+        real(held, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", waited)
+        ran = run(LADDER_MULTI30K, [ROW["rnn"]], tmp_path, toy(LADDER_MULTI30K, ROW["rnn"]), said.append)
+    assert said == ["corpus: another process is reading it, and this one waits for that"]
+    assert ran.signal == "SIGINT"
 
 
 @pytest.mark.usefixtures("uncounted")
