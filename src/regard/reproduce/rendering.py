@@ -91,7 +91,8 @@ class Table:
         parts = [title, "\n".join(["```text", *self._commands(), "```"])]
         if self.outcomes:
             parts += [self._table(), *self._correlated()]
-        if self.study.lengths and self.picture() is not None:
+        # The picture beside the table is of all rows.
+        if self.study.lengths and self.rows == self.study.rows and self.picture() is not None:
             parts.append(f"![BLEU against the length of the source]({self.study.name}.svg)")
         if self.outcomes:
             parts += [self._lengths(), _how(list(self.outcomes.values()))]
@@ -164,9 +165,9 @@ class Table:
         return markdown_table([titles, *lines])
 
 
-def render(study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
-    """Write the table of a study, of all rows or of these, beside them, from the results that are there."""
-    table = Table.read(study, out, rows)
+def render(study: Study, out: Path) -> Table:
+    """Write the table of a study beside its rows, from the results that are there."""
+    table = Table.read(study, out)
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
     if study.lengths and (picture := table.picture()) is not None:
