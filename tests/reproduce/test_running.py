@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +314,41 @@ def test_a_damaged_result_is_named(done: Path, tmp_path: Path) -> None:
     assert read_outcome(tmp_path / "nowhere") is None
 
 
+def test_figures_that_were_changed_by_hand_are_refused(done: Path, tmp_path: Path) -> None:
+    whole = json.loads((done / "transformer" / RESULT).read_bytes())
+    better = {**whole, "test": {**whole["test"], "bleu": 99.0}}
+    (tmp_path / RESULT).write_text(json.dumps(better))
+    said = rf"sealed with, {whole['seal'][:12]}…, but have [0-9a-f]{{12}}…: they were changed .* Put back"
+    with pytest.raises(DataError, match=said):
+        read_outcome(tmp_path)
+    for strange in ("x", 3, "", "ä"):
+        (tmp_path / RESULT).write_text(json.dumps({**whole, "seal": strange}))
+        with pytest.raises(DataError, match="they were changed after it was written"):
+            read_outcome(tmp_path)
+    # Laid out otherwise it says the same.
+    (tmp_path / RESULT).write_text(json.dumps(dict(reversed(whole.items()))))
+    assert read_outcome(tmp_path) == read_outcome(done / "transformer")
+
+
+def test_a_result_from_before_there_were_seals_is_read_but_not_one_that_nobody_measured(
+    done: Path, tmp_path: Path
+) -> None:
+    whole = json.loads((done / "transformer" / RESULT).read_bytes())
+    del whole["seal"]
+    (tmp_path / RESULT).write_text(json.dumps(whole))
+    assert read_outcome(tmp_path) == read_outcome(done / "transformer")
+    for change, said in (
+        ({"test": {**whole["test"], "bleu": math.nan}}, "test: .*`bleu` must be a finite number, but is nan"),
+        ({"dev": {**whole["dev"], "perplexity": math.inf}}, "dev: .*`perplexity` must be a finite number, but is inf"),
+        ({"dev": {**whole["dev"], "chrf": 100.5}}, "dev: .*`chrf` must be between 0 and 100, but is 100.5"),
+        ({"seconds": -math.inf}, "`seconds` must be a finite number, but is -inf"),
+        ({"lengths": [{"lines": 1, "words": math.nan, "bleu": 1.0}]}, "lengths.0: .*`words` must be a finite number"),
+    ):
+        (tmp_path / RESULT).write_text(json.dumps({**whole, **change}))
+        with pytest.raises(DataError, match=said):
+            read_outcome(tmp_path)
+
+
 @pytest.mark.usefixtures("uncounted")
 def test_a_row_that_was_broken_off_goes_on_where_the_corpora_lie_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -408,8 +445,9 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
 
 def test_another_studys_row_is_not_taken_for_done(done: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(done, tmp_path / "out"))
-    whole = json.loads((out / "transformer" / RESULT).read_bytes())
-    (out / "transformer" / RESULT).write_text(json.dumps({**whole, "study": "ladder-europarl"}))
+    found = read_outcome(out / "transformer")
+    assert found is not None
+    replace(found, study="ladder-europarl").write(out / "transformer")
     with pytest.raises(DataError, match="must be of `transformer` of ladder-multi30k, but is of `transformer` of ladd"):
         run_toys(LADDER_MULTI30K, [ROW["transformer"]], out)
 

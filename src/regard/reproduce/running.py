@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -324,7 +325,7 @@ def _judged(judge: Judge, pairs: Sequence[Pair], scoring: Scoring, name: str) ->
         hashes,
         scores["BLEU"].value,
         scores["chrF"].value,
-        None if perplexity is None else perplexity.value,
+        None if perplexity is None or not math.isfinite(perplexity.value) else perplexity.value,
         {each: scores[each].signature for each in kept if each in scores},
     )
     return judged, found
