@@ -119,6 +119,29 @@ def test_the_commands_are_those_that_make_the_rows(tmp_path: Path) -> None:
     assert "Europarl's dev set" in page
 
 
+def test_one_row_is_one_row(tmp_path: Path) -> None:
+    page = filled(TABLE3, tmp_path, {"base": (6.1, 24.0)}).to_markdown()
+    assert "dev perplexity none: too few rows, or all alike (1 row); dev BLEU none" in page
+    assert "(1 rows)" not in page
+
+
+def test_nothing_is_said_of_a_corpus_that_was_not_used(tmp_path: Path) -> None:
+    # Before anything is done, nobody knows what it will be done on.
+    assert "Ours are those of Europarl's dev set" not in render(TABLE3, tmp_path).to_markdown()
+    for row in ("rnn", "transformer"):
+        (tmp_path / row).mkdir()
+        outcome(LADDER_MULTI30K, row, 9.0, 20.0, changes=["data.kind=generated"]).write(tmp_path / row)
+    page = render(LADDER_MULTI30K, tmp_path).to_markdown()
+    picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
+    assert page.startswith("## From one fixed context to the Transformer, on another corpus\n")
+    assert ">From one fixed context to the Transformer, on another corpus</text>" in picture
+    assert "Multi30k" not in page + picture
+    outcome(LADDER_MULTI30K, "rnn", 9.0, 20.0).write(tmp_path / "rnn")
+    render(LADDER_MULTI30K, tmp_path)
+    picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
+    assert f">{LADDER_MULTI30K.sentence} (but another corpus: transformer)</text>" in picture
+
+
 def test_some_rows_alone(tmp_path: Path) -> None:
     filled(TABLE3, tmp_path, {"base": (6.1, 24.0), "big": (6.0, 25.0)})
     table = Table.read(TABLE3, tmp_path, TABLE3.chosen("big,a-h1"))

@@ -35,7 +35,7 @@ class Correlation:
 
     def __str__(self) -> str:
         found = "none: too few rows, or all alike" if self.value is None else f"{self.value:.2f}"
-        return f"{self.measure} {found} ({self.rows} rows)"
+        return f"{self.measure} {found} ({'1 row' if self.rows == 1 else f'{self.rows} rows'})"
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,19 @@ class Table:
                 found.append(Correlation(name, len(pairs), spearman(theirs, ours_too)))
         return found
 
+    @property
+    def title(self) -> str:
+        """What the study is about; it names the study's corpus only where that was used."""
+        elsewhere = self._elsewhere()
+        if elsewhere and len(elsewhere) == len(self.outcomes):
+            return f"{self.study.sentence.removesuffix(self.study.corpus)}, on another corpus"
+        return self.study.sentence + (f" (but another corpus: {', '.join(elsewhere)})" if elsewhere else "")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "study": self.study.name,
-            "sentence": self.study.sentence,
+            "sentence": self.title,
             "rows": {row.name: {"paper": dict(row.paper), **self.outcomes[row.name].to_json()} for row in self._done()},
             "missing": self.missing,
             "correlations": [vars(each) for each in self.correlations()],
@@ -86,9 +94,7 @@ class Table:
 
     def to_markdown(self) -> str:
         """A section of a page."""
-        elsewhere = [name for name, found in self.outcomes.items() if _other_corpus(found)]
-        title = f"## {self.study.sentence}" + (f" (but another corpus: {', '.join(elsewhere)})" if elsewhere else "")
-        parts = [title, "\n".join(["```text", *self._commands(), "```"])]
+        parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
         if self.outcomes:
             parts += [self._table(), *self._correlated()]
         # The picture beside the table is of all rows.
@@ -96,7 +102,9 @@ class Table:
             parts.append(f"![BLEU against the length of the source]({self.study.name}.svg)")
         if self.outcomes:
             parts += [self._lengths(), _how(list(self.outcomes.values()))]
-        parts += [*self.study.notes, *(self.study.corpus_notes if not elsewhere else ())]
+        # Of rows that are not done nobody knows yet what they will be measured on.
+        own = bool(self.outcomes) and not self._elsewhere()
+        parts += [*self.study.notes, *(self.study.corpus_notes if own else ())]
         if self.missing:
             parts.append(f"Not done: {', '.join(self.missing)}.")
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -110,7 +118,11 @@ class Table:
         ]
         if not curves:
             return None
-        return curves_svg(curves, self.study.sentence, Axis("words of the source"), Axis("BLEU", zero=True))
+        return curves_svg(curves, self.title, Axis("words of the source"), Axis("BLEU", zero=True))
+
+    def _elsewhere(self) -> list[str]:
+        """The rows that were made on another corpus than the study's."""
+        return [name for name, found in self.outcomes.items() if _other_corpus(found)]
 
     def _done(self) -> list[Row]:
         return [row for row in self.rows if row.name in self.outcomes]
