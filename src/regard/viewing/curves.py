@@ -43,6 +43,8 @@ class Curve:
 
     name: str
     points: tuple[tuple[float, float], ...]
+    every: int = 1
+    """A marker is at each point, or at every so many of them: then curves that lie on each other take turns."""
 
 
 Band = tuple[tuple[float, float, float], ...]
@@ -289,7 +291,7 @@ def _marked(number: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str
     return [
         f'<path class="{colour}" transform="translate({across.place(x):.1f} {upward.place(y):.1f})" d="{marker}">'
         f"<title>{_text(curve.name)}: {_number(x)}, {y:.4g}</title></path>"
-        for x, y in curve.points
+        for x, y in curve.points[number % curve.every :: curve.every]
     ]
 
 
