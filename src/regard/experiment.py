@@ -138,6 +138,8 @@ class _Run:
                 self.log.say(line)
         if torn := self._torn():
             self.log.say(f"warning: {torn}")
+        if not resume and (why := bands.not_compared(recipe, self.data.fingerprint.to_json())) is not None:
+            self.log.say(why)
 
     def _torn(self) -> str | None:
         """What to say where the rows of a batch tear a text apart that the model could read on."""
