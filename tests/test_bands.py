@@ -127,6 +127,7 @@ def test_nothing_is_said_of_a_run_that_is_compared_or_has_no_course(runs: list[P
     fingerprint = folder.read_fingerprint(runs[0]) or {}
     assert bands.not_compared(folder.read_recipe(runs[0], ["batch.tokens=64"]), fingerprint) is None
     assert bands.not_compared(folder.read_recipe(runs[0], ["name=other", "model.d_ff=64"]), fingerprint) is None
+    assert bands.not_compared(folder.read_recipe(runs[0], ["init=else", "model.d_ff=64"]), fingerprint) is None
 
 
 def test_steps_are_no_cause_where_the_rate_does_not_end_with_them() -> None:

@@ -172,9 +172,12 @@ def read_band(file: Path) -> Band:
 
 
 def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
-    """Why a run is not compared with the usual course of its recipe; None where it is, or where none was measured."""
+    """Why a run is not compared with the usual course of its recipe; None where it is, or where none was measured.
+
+    Nor is anything said of one that goes on from another model: it has the recipe of that, and is meant to differ.
+    """
     band = band_of_recipe(recipe.name)
-    found = [] if band is None else band.hindrances(recipe, fingerprint)
+    found = [] if band is None or recipe.init != band.settings.get("init") else band.hindrances(recipe, fingerprint)
     if not found:
         return None
     more = [f"{len(found) - NAMED:,} more"] if len(found) > NAMED else []
