@@ -84,7 +84,10 @@ def test_a_rate_a_hundred_times_higher_is_noticed_and_named(tmp_path: Path, caps
     experiment.train(recipe_of(tmp_path / "corpus", overrides=["training.optimiser.factor=30.0"]), tmp_path / "out")
     (said,) = notes(capsys)
     assert re.search(r"loss \d\.\d\d at step \d+ is \d\.\d\d nats above the usual .* of `pairs` \(3 runs\)", said)
-    assert said.endswith("What differs here: `training.optimiser.factor` is 30.0, not 0.3.")
+    assert said.endswith(
+        "What differs here: `training.optimiser.factor` is 30.0, not 0.3. Think of a rate too high, a warm-up too "
+        "short, or a rate too low, which learns the same later. See “The usual course” in docs/training.md."
+    )
 
 
 def test_lines_that_are_not_aligned_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +95,58 @@ def test_lines_that_are_not_aligned_are_noticed(tmp_path: Path, capsys: pytest.C
     experiment.train(recipe_of(tmp_path / "corpus", shuffled), tmp_path / "out")
     (said,) = notes(capsys)
     assert said.endswith(
-        "the corpus is about as large, but another one, whose lines may not stand beside their translations."
+        "the corpus is about as large, but another one, whose lines may not stand beside their translations. See “The "
+        "usual course” in docs/training.md."
     )
+
+
+def test_a_run_that_is_not_compared_says_so_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = recipe_of(tmp_path / "corpus", overrides=["training.optimiser.factor=9.0", "training.steps=10"])
+    for name, side in (("words.en", SOURCE), ("words.de", TARGET)):
+        write_lines(tmp_path / "corpus" / name, side[:80])
+    experiment.train(half, tmp_path / "out")
+    said = "note: this run is not compared with the usual course of `pairs`: its corpus has 80 examples, not about 169."
+    assert notes(capsys) == [said]
+    experiment.train(replace(half, training=replace(half.training, steps=12)), tmp_path / "out", resume=True)
+    assert notes(capsys) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [(["model.d_ff=64"], "`model.d_ff` is 64, not 128."),
+     (["training.label_smoothing=0.1", "batch.layout='packed'"],
+      "`batch.layout` is \"packed\", not \"buckets\"; `training.label_smoothing` is 0.1, not 0.0."),
+     (["model={d_ff = 64, d_model = 32, heads = 4, norm = 'post'}", "tokenizer.vocabulary=99"],
+      "`tokenizer.vocabulary` is 99, not 120; `model.d_model` is 32, not 64; `model.d_ff` is 64, not 128; 2 more.")],
+)  # fmt: skip
+def test_why_a_run_is_not_compared(overrides: list[str], why: str, runs: list[Path]) -> None:
+    said = bands.not_compared(folder.read_recipe(runs[0], overrides), folder.read_fingerprint(runs[0]) or {})
+    assert said == f"note: this run is not compared with the usual course of `pairs`: {why}"
+
+
+def test_nothing_is_said_of_a_run_that_is_compared_or_has_no_course(runs: list[Path]) -> None:
+    fingerprint = folder.read_fingerprint(runs[0]) or {}
+    assert bands.not_compared(folder.read_recipe(runs[0], ["batch.tokens=64"]), fingerprint) is None
+    assert bands.not_compared(folder.read_recipe(runs[0], ["name=other", "model.d_ff=64"]), fingerprint) is None
+    assert bands.not_compared(folder.read_recipe(runs[0], ["init=else", "model.d_ff=64"]), fingerprint) is None
+
+
+def test_steps_are_no_cause_where_the_rate_does_not_end_with_them() -> None:
+    band = bands.read_band(PRESETS / "bands" / "lm-shakespeare-small.toml")
+    assert "training.steps" in band.settings
+    recipe = load_recipe("lm-shakespeare-small", ["training.optimiser.schedule=paper"])
+    fingerprint = {"files": dict(enumerate(band.corpus)), "examples": band.examples, "tokens": band.tokens}
+    assert not any("training.steps" in cause for cause in band.causes(recipe, fingerprint))
+
+
+def test_of_a_generated_corpus_the_setting_is_named() -> None:
+    recipe = load_recipe("demo", ["data.pairs=20000", "training.optimiser.factor=10.5"])
+    band = bands.read_band(PRESETS / "bands" / "demo.toml")
+    fingerprint = {"files": {}, "reading": "", "examples": 20_000, "tokens": band.tokens // 2}
+    assert band.hindrances(recipe, fingerprint) == ["`data.pairs` is 20000, not 40000"]
+    assert band.thoughts(load_recipe("demo", ["batch.tokens=256", "data.seed=5"])) == [
+        bands.THOUGHTS["batch"], bands.THOUGHTS["data"]
+    ]  # fmt: skip
 
 
 def test_a_run_that_goes_on_is_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

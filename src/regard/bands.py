@@ -34,6 +34,17 @@ MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "bat
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
 MAY_BE_CAUSE = (GENERATED, "batch", "training.optimiser", "training.precision", "training.steps", "training.by_clock",
                 "training.parts", "training.deterministic", "training.ema")  # fmt: skip
+THOUGHTS = {
+    "training.optimiser": "a rate too high, a warm-up too short, or a rate too low, which learns the same later",
+    "batch": "fewer examples in as many steps, and noisier gradients",
+    "training.steps": "a rate that falls at other steps",
+    "training.by_clock": "a rate that falls at other steps",
+    "training.precision": "fewer bits",
+    "training.parts": "sums in another order, though that is seldom seen",
+    "training.deterministic": "sums in another order, though that is seldom seen",
+    GENERATED: "other sentences of the same kinds",
+}  # docs/training.md has the same as a table
+NAMED = 3  # at most so many differences, where a run is not compared
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
@@ -59,17 +70,37 @@ class Band:
 
     def fits(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> bool:
         """Whether a run of this recipe, on the corpus of this fingerprint, should learn like this."""
-        if recipe.name != self.course.recipe or self._swapped(fingerprint):
-            return False
-        for name, usual in (("examples", self.examples), ("tokens", self.tokens)):
-            if abs((fingerprint.get(name) or 0) - usual) > AMOUNT * usual:
-                return False
-        here = {key: value for key, (value, default) in _settings(recipe).items() if value != default}
-        generated = self._both_generated(recipe)
-        one, other = ({key: value for key, value in side.items()
-                       if _within(key, MUST_BE_SAME) and (generated or not _within(key, [GENERATED]))}
-                      for side in (here, self.settings))  # fmt: skip
-        return one == other
+        return not self.hindrances(recipe, fingerprint)
+
+    def hindrances(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> list[str]:
+        """What such a run has otherwise that gives its losses another meaning; nothing where they can be compared."""
+        if recipe.name != self.course.recipe:
+            return [f"`name` is {text_of(recipe.name)}, not {text_of(self.course.recipe)}"]
+        differing = self._differing(recipe)
+        found = [_difference(key, *values) for key, values in differing.items() if _within(key, MUST_BE_SAME)]
+        if self._swapped(fingerprint):
+            found.append("its files are the same the other way round")
+        amounts = [
+            f"its corpus has {fingerprint.get(name) or 0:,} {name}, not about {usual:,}"
+            for name, usual in (("examples", self.examples), ("tokens", self.tokens))
+            if abs((fingerprint.get(name) or 0) - usual) > AMOUNT * usual
+        ]
+        if amounts and not found:
+            asked = [_difference(key, *values) for key, values in differing.items() if _within(key, [GENERATED])]
+            found = asked or amounts[:1]
+        return found
+
+    def _differing(self, recipe: Recipe) -> dict[str, tuple[Any, Any]]:
+        """By dotted key, the values here that are other than the usual ones, and these; of a corpus if it can be."""
+        here, generated = _settings(recipe), self._both_generated(recipe)
+        found = {}
+        # What such a run does not have at all is told only where it must be the same.
+        for key in {**here, **{key: None for key in self.settings if _within(key, MUST_BE_SAME)}}:
+            value, default = here.get(key, (None, None))
+            usual = self.settings.get(key, default)
+            if value != usual and (generated or not _within(key, [GENERATED])):
+                found[key] = (value, usual)
+        return found
 
     def _swapped(self, fingerprint: Mapping[str, Any]) -> bool:
         """Whether the files are the same in another order: to translate the other way round is another thing."""
@@ -82,18 +113,18 @@ class Band:
 
     def causes(self, recipe: Recipe, fingerprint: Mapping[str, Any]) -> list[str]:
         """What such a run has otherwise than those that were measured."""
-        found, generated = [], self._both_generated(recipe)
-        for key, (value, default) in _settings(recipe).items():
-            usual = self.settings.get(key, default)
-            if _within(key, [GENERATED]) and not generated:
-                continue
-            if not _within(key, MUST_BE_SAME) and value != usual:
-                than = "usually not set" if usual is None else f"not {text_of(usual)}"
-                found.append(f"`{key}` is {'not set' if value is None else text_of(value)}, {than}")
+        differing = self._differing(recipe)
+        found = [_difference(key, *values) for key, values in differing.items() if not _within(key, MUST_BE_SAME)]
         if _corpus(fingerprint) != self.corpus:
             lines = ", whose lines may not stand beside their translations" if recipe.data.kind == "files" else ""
             found.append(f"the corpus is about as large, but another one{lines}")
         return found
+
+    def thoughts(self, recipe: Recipe) -> list[str]:
+        """What to think of where such a run learns badly, in a few words."""
+        differing = self._differing(recipe)
+        found = [thought for place, thought in THOUGHTS.items() if any(_within(key, [place]) for key in differing)]
+        return list(dict.fromkeys(found))
 
     def to_toml(self) -> str:
         """The file it is kept in."""
@@ -144,12 +175,26 @@ def read_band(file: Path) -> Band:
         ) from error
 
 
+def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
+    """Why a run is not compared with the usual course of its recipe; None where it is, or where none was measured.
+
+    Nor is anything said of one that goes on from another model: it has the recipe of that, and is meant to differ.
+    """
+    band = band_of_recipe(recipe.name)
+    found = [] if band is None or recipe.init != band.settings.get("init") else band.hindrances(recipe, fingerprint)
+    if not found:
+        return None
+    more = [f"{len(found) - NAMED:,} more"] if len(found) > NAMED else []
+    named = "; ".join([*found[:NAMED], *more])
+    return f"note: this run is not compared with the usual course of `{recipe.name}`: {named}."
+
+
 def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
     """What compares a run of this recipe, on the corpus of this fingerprint, with the usual; None where none fits."""
     band = band_of_recipe(recipe.name)
     if band is None or not band.fits(recipe, fingerprint):
         return None
-    return Watch(band.course, band.causes(recipe, fingerprint))
+    return Watch(band.course, band.causes(recipe, fingerprint), band.thoughts(recipe))
 
 
 def usual_course(place: Path) -> Course | None:
@@ -288,6 +333,11 @@ def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
 
 def _within(key: str, places: Sequence[str]) -> bool:
     return any(key == place or key.startswith(f"{place}.") for place in places)
+
+
+def _difference(key: str, value: Any, usual: Any) -> str:
+    than = "usually not set" if usual is None else f"not {text_of(usual)}"
+    return f"`{key}` is {'not set' if value is None else text_of(value)}, {than}"
 
 
 def _corpus(fingerprint: Mapping[str, Any]) -> tuple[str, ...]:

@@ -139,6 +139,8 @@ class _Run:
                 self.log.say(line)
         if torn := self._torn():
             self.log.say(f"warning: {torn}")
+        if not resume and (why := bands.not_compared(recipe, self.data.fingerprint.to_json())) is not None:
+            self.log.say(why)
 
     def _torn(self) -> str | None:
         """What to say where the rows of a batch tear a text apart that the model could read on."""
@@ -164,9 +166,13 @@ class _Run:
         tokenizer = Tokenizer.load(self.out / folder.TOKENIZER) if known else tokenizer
         # Batches are drawn by number: those of another corpus would be others, and nobody would notice.
         before = folder.read_fingerprint(self.out) if resume else None
+        status = StatusLine() if self.team.leads else None
         data = read_dataset(
-            self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, before=before, reports=not known
-        )
+            self.recipe.data, self.recipe.tokenizer, self.recipe.seed, tokenizer, status=status, before=before,
+            reports=not known,
+        )  # fmt: skip
+        if status is not None:
+            status.close()
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data

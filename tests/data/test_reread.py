@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard import status
 from regard.data import reread
 from regard.data.corpus import Corpus, Files, LanguagePair, open_corpus
 from regard.data.generated import Pair
 from regard.data.reread import TrainingPairs
 from regard.errors import MissingError
+from regard.status import StatusLine
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 LANGUAGES = st.sampled_from([None, "de", "zh-Hans"])
@@ -46,6 +49,17 @@ def test_pairs_come_again(tmp_path_factory: pytest.TempPathFactory, pairs: list[
     # Only a large copy needs the folder, and nothing is left in it.
     assert list(folder.glob("*")) == []
     assert folder.exists() or not pairs or most
+
+
+def test_a_status_tells_how_many_were_read_and_not_what_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reread, "BLOCK", 2)
+    monkeypatch.setattr(status, "PAUSE_ELSEWHERE", 0.0)
+    shown = StringIO()
+    with TrainingPairs(Once([Pair("a", "b")] * 3), tmp_path, StatusLine(shown)) as pairs:
+        assert len(list(pairs)) == len(list(pairs)) == 3
+    assert shown.getvalue() == "read 2 examples\nread 3 examples\n"
 
 
 def test_who_stops_halfway_starts_again(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from regard.errors import DataError
+from regard.folder import METRICS
 from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
 from regard.reproduce.outcome import Judged, Outcome, Stretch
 from regard.reproduce.rendering import Table, markdown_table, render
@@ -76,6 +78,34 @@ def test_bleu_against_length_is_drawn_and_listed(tmp_path: Path) -> None:
     assert "Transformer, post-norm: 5, 40" in picture
 
 
+def test_the_loss_against_the_tokens_read_is_drawn_for_rows_that_are_done(tmp_path: Path) -> None:
+    for row in ("rnn", "dot", "transformer"):
+        (tmp_path / row).mkdir()
+        if row != "dot":
+            outcome(LADDER_MULTI30K, row, 9.0, 20.0).write(tmp_path / row)
+        if row != "transformer":  # its log was not copied
+            reports = [
+                {"event": "step", "step": step, "steps": 1, "loss": 600 / step, "tokens": 10_000}
+                for step in range(1, 601)
+            ]
+            (tmp_path / row / METRICS).write_text("".join(json.dumps(event) + "\n" for event in reports))
+    page = render(LADDER_MULTI30K, tmp_path).to_markdown()
+    assert "![Training loss against the tokens read](ladder-multi30k-learning.svg)" in page
+    picture = ET.fromstring((tmp_path / "ladder-multi30k-learning.svg").read_bytes())
+    (curve,) = [path for path in picture.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "curve c0"]
+    assert str(curve.get("d")).count("L") == 59
+    said = "".join(picture.itertext())
+    assert "GRU, one fixed context" in said
+    assert "dot-product" not in said
+    assert "Transformer, post" not in said
+    # Of twenty rows nobody could tell the curves apart.
+    assert not TABLE3.lengths
+    assert (
+        Table(TABLE3, TABLE3.rows, {"base": outcome(TABLE3, "base", 6.0, 24.0)}, {"base": ((1.0, 2.0),)}).pictures()
+        == {}
+    )
+
+
 def test_nothing_done_is_a_page_that_says_so(tmp_path: Path) -> None:
     page = render(LADDER_MULTI30K, tmp_path).to_markdown()
     assert "Not done: rnn, additive, dot, bytenet, convs2s, transformer, windowed." in page
@@ -119,11 +149,34 @@ def test_the_commands_are_those_that_make_the_rows(tmp_path: Path) -> None:
     assert "Europarl's dev set" in page
 
 
+def test_one_row_is_one_row(tmp_path: Path) -> None:
+    page = filled(TABLE3, tmp_path, {"base": (6.1, 24.0)}).to_markdown()
+    assert "dev perplexity none: too few rows, or all alike (1 row); dev BLEU none" in page
+    assert "(1 rows)" not in page
+
+
+def test_nothing_is_said_of_a_corpus_that_was_not_used(tmp_path: Path) -> None:
+    # Before anything is done, nobody knows what it will be done on.
+    assert "Ours are those of Europarl's dev set" not in render(TABLE3, tmp_path).to_markdown()
+    for row in ("rnn", "transformer"):
+        (tmp_path / row).mkdir()
+        outcome(LADDER_MULTI30K, row, 9.0, 20.0, changes=["data.kind=generated"]).write(tmp_path / row)
+    page = render(LADDER_MULTI30K, tmp_path).to_markdown()
+    picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
+    assert page.startswith("## From one fixed context to the Transformer, on another corpus\n")
+    assert ">From one fixed context to the Transformer, on another corpus</text>" in picture
+    assert "Multi30k" not in page + picture
+    outcome(LADDER_MULTI30K, "rnn", 9.0, 20.0).write(tmp_path / "rnn")
+    render(LADDER_MULTI30K, tmp_path)
+    picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
+    assert f">{LADDER_MULTI30K.sentence} (but another corpus: transformer)</text>" in picture
+
+
 def test_some_rows_alone(tmp_path: Path) -> None:
     filled(TABLE3, tmp_path, {"base": (6.1, 24.0), "big": (6.0, 25.0)})
-    table = render(TABLE3, tmp_path, TABLE3.chosen("big,a-h1"))
+    table = Table.read(TABLE3, tmp_path, TABLE3.chosen("big,a-h1"))
     assert (list(table.outcomes), table.missing) == (["big"], ["a-h1"])
-    assert "`base`" not in (tmp_path / "table3.md").read_text(encoding="utf-8")
+    assert "`base`" not in table.to_markdown()
 
 
 def test_another_studys_figures_are_refused(tmp_path: Path) -> None:

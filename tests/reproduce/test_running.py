@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +214,54 @@ def test_a_signal_ends_it_and_the_rest_is_left(tmp_path: Path, monkeypatch: pyte
     assert (ran.done, ran.signal) == ([], "SIGTERM")
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_the_corpus_is_read_ends_it_with_the_usual_sentence(
+    name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.Signals[name])
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(running, "read_dataset", interrupted)
+    asked = toy(LADDER_MULTI30K, ROW["rnn"]).overrides
+    ran = command("reproduce", "ladder-multi30k", *asked, "--rows", "rnn", "--out", tmp_path)
+    assert ran.code == code
+    assert ran.err.startswith("corpus: reading it")
+    assert ran.err.endswith(f"Stopped by {name}; the same command goes on.\n")
+    assert "Not done: rnn, additive" in ran.out
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_a_signal_while_a_row_is_measured_leaves_it_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ROW["transformer"]
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "measure", lambda *_: signal.raise_signal(signal.SIGTERM))
+        (ran,) = run_toys(LADDER_MULTI30K, [row], tmp_path)
+    assert (ran.done, ran.signal) == ([], "SIGTERM")
+    monkeypatch.setattr(experiment, "train", lambda *_: pytest.fail("it was trained again"))
+    (ran,) = run_toys(LADDER_MULTI30K, [row], tmp_path)
+    assert (ran.done, ran.signal) == ([row.name], None)
+
+
+def test_who_waits_for_another_process_that_reads_the_corpus_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(lock: Any, how: int) -> None:
+        if not how & fcntl.LOCK_NB and Path(lock.name).name == ".corpus.lock":
+            signal.raise_signal(signal.SIGINT)
+        real(lock, how)
+
+    said: list[str] = []
+    with (tmp_path / ".corpus.lock").open("ab") as held:
+        real = fcntl.flock
+        real(held, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", waited)
+        ran = run(LADDER_MULTI30K, [ROW["rnn"]], tmp_path, toy(LADDER_MULTI30K, ROW["rnn"]), said.append)
+    assert said == ["corpus: another process is reading it, and this one waits for that"]
+    assert ran.signal == "SIGINT"
+
+
 @pytest.mark.usefixtures("uncounted")
 def test_a_row_that_another_process_works_on_is_left_to_it(done: Path, tmp_path: Path) -> None:
     said: list[str] = []
@@ -261,6 +312,41 @@ def test_a_damaged_result_is_named(done: Path, tmp_path: Path) -> None:
     (tmp_path / RESULT).write_text(json.dumps(whole))
     assert read_outcome(tmp_path) == read_outcome(done / "transformer")
     assert read_outcome(tmp_path / "nowhere") is None
+
+
+def test_figures_that_were_changed_by_hand_are_refused(done: Path, tmp_path: Path) -> None:
+    whole = json.loads((done / "transformer" / RESULT).read_bytes())
+    better = {**whole, "test": {**whole["test"], "bleu": 99.0}}
+    (tmp_path / RESULT).write_text(json.dumps(better))
+    said = rf"sealed with, {whole['seal'][:12]}…, but have [0-9a-f]{{12}}…: they were changed .* Put back"
+    with pytest.raises(DataError, match=said):
+        read_outcome(tmp_path)
+    for strange in ("x", 3, "", "ä"):
+        (tmp_path / RESULT).write_text(json.dumps({**whole, "seal": strange}))
+        with pytest.raises(DataError, match="they were changed after it was written"):
+            read_outcome(tmp_path)
+    # Laid out otherwise it says the same.
+    (tmp_path / RESULT).write_text(json.dumps(dict(reversed(whole.items()))))
+    assert read_outcome(tmp_path) == read_outcome(done / "transformer")
+
+
+def test_a_result_from_before_there_were_seals_is_read_but_not_one_that_nobody_measured(
+    done: Path, tmp_path: Path
+) -> None:
+    whole = json.loads((done / "transformer" / RESULT).read_bytes())
+    del whole["seal"]
+    (tmp_path / RESULT).write_text(json.dumps(whole))
+    assert read_outcome(tmp_path) == read_outcome(done / "transformer")
+    for change, said in (
+        ({"test": {**whole["test"], "bleu": math.nan}}, "test: .*`bleu` must be a finite number, but is nan"),
+        ({"dev": {**whole["dev"], "perplexity": math.inf}}, "dev: .*`perplexity` must be a finite number, but is inf"),
+        ({"dev": {**whole["dev"], "chrf": 100.5}}, "dev: .*`chrf` must be between 0 and 100, but is 100.5"),
+        ({"seconds": -math.inf}, "`seconds` must be a finite number, but is -inf"),
+        ({"lengths": [{"lines": 1, "words": math.nan, "bleu": 1.0}]}, "lengths.0: .*`words` must be a finite number"),
+    ):
+        (tmp_path / RESULT).write_text(json.dumps({**whole, **change}))
+        with pytest.raises(DataError, match=said):
+            read_outcome(tmp_path)
 
 
 @pytest.mark.usefixtures("uncounted")
@@ -359,8 +445,9 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
 
 def test_another_studys_row_is_not_taken_for_done(done: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(done, tmp_path / "out"))
-    whole = json.loads((out / "transformer" / RESULT).read_bytes())
-    (out / "transformer" / RESULT).write_text(json.dumps({**whole, "study": "ladder-europarl"}))
+    found = read_outcome(out / "transformer")
+    assert found is not None
+    replace(found, study="ladder-europarl").write(out / "transformer")
     with pytest.raises(DataError, match="must be of `transformer` of ladder-multi30k, but is of `transformer` of ladd"):
         run_toys(LADDER_MULTI30K, [ROW["transformer"]], out)
 
@@ -386,8 +473,16 @@ def test_the_command_renders_what_is_there(done: Path, tmp_path: Path) -> None:
     assert "| `transformer` | Transformer, post-norm |" in ran.out
     assert "Not done: rnn, additive" in ran.out
     assert (done / "ladder-multi30k.md").read_text() == ran.out
+    # The table of some rows is printed alone: that of all must not be lost.
+    written = {file.name: file.read_bytes() for file in done.glob("ladder-multi30k*")}
+    assert len(written) == 4
     some = command("reproduce", "ladder-multi30k", "--render", "--rows", "rnn", "--out", done, "--json")
     assert (json.loads(some.out)["rows"], json.loads(some.out)["missing"]) == ({}, ["rnn"])
+    one = command("reproduce", "ladder-multi30k", "--render", "--rows", "transformer", "--out", done)
+    assert "| `transformer` |" in one.out
+    assert ".svg" not in one.out
+    assert one.err == ""
+    assert {file.name: file.read_bytes() for file in done.glob("ladder-multi30k*")} == written
     wrong = command("reproduce", "ladder-multi30k", "--render", "--rows", "huge", "--out", done)
     assert (wrong.code, "`huge` is not one" in wrong.err) == (2, True)
     for place in (tmp_path / "nowhere", tmp_path):

@@ -134,3 +134,5 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Asked(overrides=("faster",))
     with pytest.raises(ValueError, match="`rows` must have different names"):
         Study("twice", "", (Row("a", "", "base"), Row("a", "", "big")), (), {})
+    with pytest.raises(ValueError, match=r"`sentence` must end with `corpus`, ' on B', but is 'On A'"):
+        Study("other", "On A", (Row("a", "", "base"),), (), {}, corpus=" on B")

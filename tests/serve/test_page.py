@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from regard import shipped
 from regard.api import load
 from regard.serve.limits import Limits
 from tests.serve.running import Running, running
@@ -785,3 +786,27 @@ def test_a_server_that_is_gone_is_told_from_one_that_refuses(visit: Opener, faul
     page.route("**/api/translate", lambda route: route.abort())
     labelled(page, "Text to translate").fill("seven")
     expect(page.locator(".status.failed")).to_contain_text("does not answer")
+
+
+@pytest.mark.parametrize("name", ["everyday-en-de", "everyday-de-en"])
+def test_the_shipped_models_begin_with_sentences_they_translate_well(visit: Opener, name: str) -> None:
+    good = {
+        "If it rains tomorrow, we will stay at home.": "Wenn es morgen regnet, bleiben wir zu Hause.",
+        "Where is the train station?": "Wo ist der Bahnhof?",
+        "She has been living in Berlin for three years.": "Sie lebt seit drei Jahren in Berlin.",
+        "Wenn es morgen regnet, bleiben wir zu Hause.": "If it rains tomorrow, we'll stay home.",
+        "Wo ist der Bahnhof?": "Where's the train station?",
+        "Ich hätte gern ein Zimmer für zwei Nächte.": "I'd like a room for two nights.",
+    }
+    with running({name: shipped.path(name)}) as served:
+        page = visit("translate", model=name, address=served.address)
+        expect(page.locator(".examples button")).to_have_count(3)
+        texts = page.locator(".examples button").all_inner_texts()
+        assert texts == [text for text in good if text in texts]
+        assert served.desk.find(name).model.translate(texts) == [good[text] for text in texts]
+        page.locator(".examples button").first.click()
+        expect(page.locator(".output")).to_contain_text(good[texts[0]])
+        # The other views begin in the language that the model reads, too.
+        for view in ("attention", "beam", "walk"):
+            fresh = visit(view, model=name, address=served.address)
+            expect(fresh.locator("textarea").first).to_have_value(texts[0])

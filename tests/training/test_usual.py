@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.training.report import StepReport
-from regard.training.usual import FLOOR, Course, Stretches, Usual, Watch
+from regard.training.usual import FLOOR, READ_ON, Course, Stretches, Usual, Watch
 
 COURSE = Course(
     "demo", 5, 10,
@@ -66,7 +66,7 @@ def test_a_run_inside_the_band_or_below_it_says_nothing() -> None:
 
 
 def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
-    watch = Watch(COURSE, ["`batch.tokens` is 64, not 1024"])
+    watch = Watch(COURSE, ["`batch.tokens` is 64, not 1024"], ["noise", "fewer examples"])
     assert watch.report(report(10, 4.1)) is None
     assert watch.aside == ""
     said = watch.validated(15, 9.9)  # nobody measured step 15: the training loss is what is known
@@ -74,7 +74,8 @@ def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
     assert said.startswith(
         "note: training loss 4.10 at step 10 is 0.10 nats above the usual 4.00 ± 0.06 of `demo` (5 runs)"
     )
-    assert said.endswith("What differs here: `batch.tokens` is 64, not 1024.")
+    assert "What differs here: `batch.tokens` is 64, not 1024. Think of noise; or fewer examples. See " in said
+    assert said.endswith(READ_ON)
     assert watch.report(report(20, 4.1)) is None
     assert watch.aside == "0.10 above the usual"
     assert watch.validated(20, 3.0) is None
@@ -91,7 +92,7 @@ def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
     watch = Watch(COURSE, [])
     said = watch.report(report(10, 4.4, skipped=1)) or ""
     assert "training loss 4.40 at step 10 is 0.40 nats above" in said
-    assert "What differs here: 1 step was skipped, because gradients were no numbers." in said
+    assert "What differs here: 1 step was skipped, because gradients were no numbers. Think of a rate too high" in said
     assert watch.validated(20, 9.0) is None
     other = Watch(COURSE, [])
     other.report(report(10, 4.07))
@@ -101,6 +102,7 @@ def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
 def test_without_a_difference_it_says_what_is_left() -> None:
     said = Watch(COURSE, []).report(report(10, 6.0)) or ""
     assert "Settings and corpus are those of the usual runs. What is left: the seed" in said
+    assert said.endswith(READ_ON)
 
 
 def test_past_the_end_of_the_course_and_where_nothing_came_of_the_steps_there_is_nothing_to_say() -> None:

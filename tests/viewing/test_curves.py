@@ -72,6 +72,19 @@ def test_values_ticks_names_and_titles_are_written() -> None:
     assert tooltips == ["slow & steady: 64, 0.5", "slow & steady: 4,096, 8"]
 
 
+def test_each_of_seven_curves_has_a_marker_of_its_own_shape() -> None:
+    picture = drawn(*(Curve(str(number), ((number, 1.0),)) for number in range(7)))
+    markers = [each.get("d") for each in picture.iter(f"{SVG}path") if each.get("transform")]
+    assert len(markers) == len(set(markers)) == 7
+
+
+def test_curves_that_lie_on_each_other_take_turns_with_their_markers() -> None:
+    points = tuple((float(x), 1.0) for x in range(12))
+    picture = drawn(Curve("a", points, every=4), Curve("b", points, every=4))
+    found = [(each.get("class"), title.text) for each in picture.iter(f"{SVG}path") for title in each]
+    assert found == [(f"c{n}", f"{name}: {x}, 1") for n, name in enumerate("ab") for x in (n, n + 4, n + 8)]
+
+
 def test_long_curves_have_no_markers() -> None:
     curve = Curve("loss", tuple((step, 1 / step) for step in range(1, MARKED + 2)))
     assert not list(drawn(curve).iter(f"{SVG}title"))

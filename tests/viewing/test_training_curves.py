@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.training.usual import Course, Usual
-from regard.viewing.training_curves import POINTS, _thinned, read_metrics, training_svg
+from regard.viewing.training_curves import POINTS, _thinned, loss_by_tokens, read_metrics, training_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -102,3 +102,23 @@ def test_metrics_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [json.dumps(step(1)), "[]", "{}", json.dumps(validation(1)), '{"event": "step", "st']
     file.write_text("\n".join(lines))
     assert read_metrics(file) == [step(1), validation(1)]
+
+
+def test_the_loss_against_tokens_is_the_mean_of_stretches_without_detours() -> None:
+    events = [step(1, loss=8.0), step(2, loss=100.0), step(3, loss=100.0), step(2, loss=6.0), validation(2),
+              step(4, loss=4.0, steps=2, tokens=600), step(5, loss=None), step(6, loss=1.0)]  # fmt: skip
+    # 600 tokens each: two stretches of 1,500; the skipped step was read, but nothing came of it.
+    assert loss_by_tokens(events, 2) == ((600.0, 7.0), (2100.0, 3.0))
+    assert loss_by_tokens(events, 60) == ((300.0, 8.0), (900.0, 6.0), (1500.0, 4.0), (2700.0, 1.0))
+    assert loss_by_tokens([validation(1)], 60) == ()
+
+
+@given(st.lists(st.tuples(st.integers(1, 9_000), st.floats(0.1, 12.0)), min_size=1, max_size=90), st.integers(1, 20))
+def test_the_loss_against_tokens_has_at_most_so_many_points_from_left_to_right(
+    reports: list[tuple[int, float]], points: int
+) -> None:
+    events = [step(number, tokens=tokens, loss=loss) for number, (tokens, loss) in enumerate(reports, 1)]
+    found = loss_by_tokens(events, points)
+    assert 1 <= len(found) <= points
+    assert sorted({x for x, _ in found}) == [x for x, _ in found]
+    assert all(0 < x < sum(tokens for tokens, _ in reports) for x, _ in found)

@@ -171,7 +171,7 @@ def _study(
 
     study, place = STUDIES[name], out or Path("runs") / name
     ran = running.run(study, study.chosen(rows), place, Asked(data, steps, tuple(overrides)), _say)
-    _print(rendering.render(study, place), place, as_json)
+    _print_and_point(rendering.render(study, place), place, as_json)
     if ran.elsewhere:
         _say(f"Others are at work: {', '.join(ran.elsewhere)}. When they are done, --render prints the whole table.")
     for row, needs in ran.waiting.items():
@@ -185,7 +185,7 @@ def _study(
 
 
 def _render(name: str, out: Path | None, rows: str | None, as_json: bool) -> None:
-    """Print the table of what is done of a study."""
+    """Print the table of what is done of a study, and write it; of some rows it is printed alone."""
     from regard.reproduce import rendering, running
     from regard.reproduce.studies import STUDIES
 
@@ -195,11 +195,18 @@ def _render(name: str, out: Path | None, rows: str | None, as_json: bool) -> Non
     # Files are written beside the rows: never into a folder of something else.
     if not running.begun(study, place):
         raise MissingError(f"{place}: must be the folder of {name}, but there is no row of it. Check --out.")
-    _print(rendering.render(study, place, chosen), place, as_json)
+    if rows is None:
+        _print_and_point(rendering.render(study, place), place, as_json)
+    else:
+        _print(rendering.Table.read(study, place, chosen), as_json)
 
 
-def _print(table: Table, place: Path, as_json: bool) -> None:
+def _print(table: Table, as_json: bool) -> None:
     print(json.dumps(table.to_json(), ensure_ascii=False) if as_json else table.to_markdown().removesuffix("\n"))
+
+
+def _print_and_point(table: Table, place: Path, as_json: bool) -> None:
+    _print(table, as_json)
     print(f"The table is in {place / table.study.name}.md", file=sys.stderr)
 
 

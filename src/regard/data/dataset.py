@@ -67,7 +67,8 @@ def read_dataset(
 
     `seed` is for BPE-dropout. The tokens of a large corpus are kept in `cache` with all that was found in it, and
     found there the next time. `before` is the fingerprint that a run began with, as plain values: another corpus is
-    refused. `reports` asks for a report also where a tokenizer is given, which takes reading the corpus.
+    refused. `reports` asks for a report also where a tokenizer is given, which takes reading the corpus. `status` shows
+    how far it is.
     """
     corpus, cache = open_corpus(settings), cache or cache_folder()
     large = _is_large(corpus)
@@ -75,7 +76,7 @@ def read_dataset(
     _check(fingerprint, before)
     place = known.place_of(cache, corpus, fingerprint, text) if large else None
     found = None if place is None else known.find(place)
-    with TrainingPairs(corpus, cache) as pairs:
+    with TrainingPairs(corpus, cache, status) as pairs:
         if tokenizer is not None and corpus.answers is not None and tokenizer.source is tokenizer:
             tokenizer = add_labels(tokenizer, pairs, corpus)  # it is that of a model which knew no labels
         used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)

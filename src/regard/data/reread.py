@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -13,6 +14,7 @@ import numpy as np
 
 from regard.data.corpus import Corpus, LanguagePair
 from regard.data.generated import Pair
+from regard.status import StatusLine
 
 BLOCK = 10_000
 IN_MEMORY = 2**26  # bytes of text; more than that goes into a file
@@ -32,11 +34,11 @@ class TrainingPairs:
     """The training pairs, streamed from the corpus the first time, and from a copy of what was kept after that.
 
     The copy lies in memory, or, if it is large, in `folder`: in a file without a name, which vanishes when this is
-    closed. Use it in a `with` block.
+    closed. Use it in a `with` block. A `status` shows how many pairs came from the corpus.
     """
 
-    def __init__(self, corpus: Corpus, folder: Path) -> None:
-        self.corpus, self._folder = corpus, folder
+    def __init__(self, corpus: Corpus, folder: Path, status: StatusLine | None = None) -> None:
+        self.corpus, self._folder, self._status = corpus, folder, status
         self._copy: SpooledTemporaryFile[bytes] | None = None
 
     def __enter__(self) -> TrainingPairs:
@@ -53,10 +55,13 @@ class TrainingPairs:
     def _first_time(self) -> Iterator[Pair]:
         copy: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(IN_MEMORY, dir=str(self._folder))  # noqa: SIM115
         try:
-            pairs = self.corpus.train()
+            pairs, read = self.corpus.train(), 0
             while block := list(islice(pairs, BLOCK)):
                 for part in _of_one_kind(block):
                     self._write(copy, part)
+                read += len(block)
+                if self._status is not None:
+                    self._status.show(partial("read {:,} examples".format, read))
                 yield from block
             self._copy = copy
         finally:

@@ -94,6 +94,7 @@ LADDER_MULTI30K = Study(
         "training.optimiser={schedule = 'inverse-sqrt', rate = 5e-3, warmup = 1000, clip = 1.0}",
     ),
     MULTI30K,
+    corpus=" on Multi30k, English to German",
     lowercase=True,
     lengths=(8, 10, 12, 15, 20),
     notes=NOTES,
@@ -113,6 +114,7 @@ LADDER_EUROPARL = Study(
         "training.optimiser={schedule = 'linear', rate = 1.5e-3, warmup = 400, clip = 1.0}",
     ),
     EUROPARL,
+    corpus=" on Europarl, English to German",
     lengths=(10, 20, 30, 40, 50),
     notes=NOTES,
 )

@@ -1,12 +1,15 @@
 """What came of one row of a study: its figures, what they cost, and everything needed to say how they were made.
 
-It is the file `result.json` in the row's folder. Where that file is, the row is done.
+It is the file `result.json` in the row's folder. Where that file is, the row is done. It ends with a seal, the SHA-256
+of all the rest, so that figures which were changed by hand are known as such. Files without one are from before.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,15 @@ from regard.errors import DataError
 from regard.files import write_file
 
 RESULT = "result.json"
+SEAL = "seal"
+SHOWN_OF_SEAL = 12
+
+
+def _check_finite(figures: object) -> None:
+    """Raise where a figure is NaN or infinite, as none that was measured is."""
+    for name, value in vars(figures).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"`{name}` must be a finite number, but is {value}")
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,9 @@ class Stretch:
     words: float
     """Of a source, on average."""
     bleu: float
+
+    def __post_init__(self) -> None:
+        _check_finite(self)
 
 
 @dataclass(frozen=True)
@@ -39,13 +54,17 @@ class Judged:
     bleu: float
     chrf: float
     perplexity: float | None
-    """Per target token; None where the model cannot read a reference."""
+    """Per target token; None where the model cannot read a reference, or where it is beyond all numbers."""
     signatures: dict[str, str]
     """By the name of a figure, the exact definition."""
 
     def __post_init__(self) -> None:
         if "BLEU" not in self.signatures:
             raise ValueError(f"`signatures` must say how BLEU was computed, but are of {sorted(self.signatures)}")
+        _check_finite(self)
+        for name, value in (("bleu", self.bleu), ("chrf", self.chrf)):
+            if not 0 <= value <= 100:
+                raise ValueError(f"`{name}` must be between 0 and 100, but is {value}")
 
 
 @dataclass(frozen=True)
@@ -84,13 +103,23 @@ class Outcome:
     changes: list[str]
     """What whoever ran it asked for on top of the study's own settings."""
 
+    def __post_init__(self) -> None:
+        _check_finite(self)
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
     def write(self, folder: Path) -> None:
         """Write it into a row's folder, whole or not at all."""
-        write_file(folder / RESULT, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
+        content = self.to_json()
+        sealed = {**content, SEAL: _seal(content)}
+        write_file(folder / RESULT, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of values, however they are laid out in a file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_outcome(folder: Path) -> Outcome | None:
@@ -98,15 +127,25 @@ def read_outcome(folder: Path) -> Outcome | None:
     file = folder / RESULT
     if not file.is_file():
         return None
+    text = file.read_bytes()
     try:
-        return TypeAdapter(Outcome).validate_json(file.read_bytes(), strict=True)
+        found = TypeAdapter(Outcome).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
         raise DataError(
-            f"{file}: must be what `regard reproduce` wrote, but is not ({where and f'{where}: '}{first['msg']}). "
+            f"{file}: must be what `regard reproduce` wrote, but is not ({where and f'{where}: '}{why}). "
             "Remove it, and the row is measured again."
         ) from error
+    content = json.loads(text)
+    seal = content.pop(SEAL, None)
+    if seal is not None and seal != (now := _seal(content)):
+        raise DataError(
+            f"{file}: its figures must have the SHA-256 it was sealed with, {str(seal)[:SHOWN_OF_SEAL]}…, but have "
+            f"{now[:SHOWN_OF_SEAL]}…: they were changed after it was written. Put back what was there, or remove it, "
+            "and the row is measured again."
+        )
+    return found
 
 
 def read_row(folder: Path, study: str, row: str) -> Outcome | None:

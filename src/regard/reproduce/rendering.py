@@ -1,8 +1,9 @@
-"""The table of a study, from the results that are there: Markdown to paste, JSON for programs, and a picture.
+"""The table of a study, from the results that are there: Markdown to paste, JSON for programs, and pictures.
 
-OUT/table3.md    ours beside the paper's, rank correlations, and how it was made
-OUT/table3.json  the same as plain values
-OUT/NAME.svg     BLEU against the length of the source, for a study that looks at it
+OUT/table3.md          ours beside the paper's, rank correlations, and how it was made
+OUT/table3.json        the same as plain values
+OUT/NAME.svg           BLEU against the length of the source, for a study that looks at it
+OUT/NAME-learning.svg  the training loss against the tokens read, for the same studies
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regard.counts import so_many
 from regard.files import write_file
+from regard.folder import METRICS
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
 from regard.reproduce.study import Row, Study, names_corpus
 from regard.viewing.curves import Axis, Curve, curves_svg
+from regard.viewing.training_curves import loss_by_tokens, read_metrics
 
 SHOWN_OF_CHECKSUM = 12
+LEARNING = "-learning"  # how the name of the second picture ends
+POINTS = 60  # of a curve, at most
+MARKERS = 8  # of a curve, about
+TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
 
 
@@ -48,13 +55,16 @@ class Table:
     """Those it is about."""
     outcomes: dict[str, Outcome]
     """By the name of a row."""
+    losses: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """The same of rows whose log is there: millions of tokens read, and the training loss."""
 
     @classmethod
     def read(cls, study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
         """What the folder of a study holds, of all rows or of these."""
         rows = tuple(study.rows if rows is None else rows)
         found = {row.name: read_row(out / row.name, study.name, row.name) for row in rows}
-        return cls(study, rows, {name: outcome for name, outcome in found.items() if outcome is not None})
+        done = {name: outcome for name, outcome in found.items() if outcome is not None}
+        return cls(study, rows, done, {name: losses for name in done if (losses := _losses(out / name))})
 
     @property
     def missing(self) -> list[str]:
@@ -75,11 +85,19 @@ class Table:
                 found.append(Correlation(name, len(pairs), spearman(theirs, ours_too)))
         return found
 
+    @property
+    def title(self) -> str:
+        """What the study is about; it names the study's corpus only where that was used."""
+        elsewhere = self._elsewhere()
+        if elsewhere and len(elsewhere) == len(self.outcomes):
+            return f"{self.study.sentence.removesuffix(self.study.corpus)}, on another corpus"
+        return self.study.sentence + (f" (but another corpus: {', '.join(elsewhere)})" if elsewhere else "")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "study": self.study.name,
-            "sentence": self.study.sentence,
+            "sentence": self.title,
             "rows": {row.name: {"paper": dict(row.paper), **self.outcomes[row.name].to_json()} for row in self._done()},
             "missing": self.missing,
             "correlations": [vars(each) for each in self.correlations()],
@@ -87,30 +105,53 @@ class Table:
 
     def to_markdown(self) -> str:
         """A section of a page."""
-        elsewhere = [name for name, found in self.outcomes.items() if _other_corpus(found)]
-        title = f"## {self.study.sentence}" + (f" (but another corpus: {', '.join(elsewhere)})" if elsewhere else "")
-        parts = [title, "\n".join(["```text", *self._commands(), "```"])]
+        parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
         if self.outcomes:
             parts += [self._table(), *self._correlated()]
-        if self.study.lengths and self.picture() is not None:
-            parts.append(f"![BLEU against the length of the source]({self.study.name}.svg)")
+        if self.rows == self.study.rows:  # the pictures beside the table are of all
+            alts = {"": "BLEU against the length of the source", LEARNING: "Training loss against the tokens read"}
+            parts += [f"![{alts[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
         if self.outcomes:
             parts += [self._lengths(), _how(list(self.outcomes.values()))]
-        parts += [*self.study.notes, *(self.study.corpus_notes if not elsewhere else ())]
+        # Of rows that are not done nobody knows yet what they will be measured on.
+        own = bool(self.outcomes) and not self._elsewhere()
+        parts += [*self.study.notes, *(self.study.corpus_notes if own else ())]
         if self.missing:
             parts.append(f"Not done: {', '.join(self.missing)}.")
         return "\n\n".join(part for part in parts if part) + "\n"
 
-    def picture(self) -> str | None:
-        """BLEU against the length of the source, a line for each row; None where nothing is known of it."""
-        curves = [
-            Curve(row.what, tuple((each.words, each.bleu) for each in self.outcomes[row.name].lengths))
-            for row in self._done()
-            if self.outcomes[row.name].lengths
-        ]
-        if not curves:
-            return None
-        return curves_svg(curves, self.study.sentence, Axis("words of the source"), Axis("BLEU", zero=True))
+    def pictures(self) -> dict[str, str]:
+        """By the ending of its name, each picture there is something for; of studies that look at lengths alone.
+
+        Others have too many rows to be told apart.
+        """
+        if not self.study.lengths:
+            return {}
+        drawn = {
+            "": (
+                {name: tuple((each.words, each.bleu) for each in found.lengths)
+                 for name, found in self.outcomes.items()},
+                Axis("words of the source"), Axis("BLEU", zero=True),
+            ),
+            LEARNING: (
+                self.losses,
+                Axis("tokens read, millions", zero=True), Axis("training loss in nats a token", "log", TICKS),
+            ),
+        }  # fmt: skip
+        found = {}
+        for ending, (points, x, y) in drawn.items():
+            curves = [
+                Curve(row.what, kept, max(1, len(kept) // MARKERS))
+                for row in self._done()
+                if (kept := points.get(row.name, ()))
+            ]
+            if curves:
+                found[ending] = curves_svg(curves, self.title, x, y)
+        return found
+
+    def _elsewhere(self) -> list[str]:
+        """The rows that were made on another corpus than the study's."""
+        return [name for name, found in self.outcomes.items() if _other_corpus(found)]
 
     def _done(self) -> list[Row]:
         return [row for row in self.rows if row.name in self.outcomes]
@@ -168,14 +209,21 @@ class Table:
         return markdown_table([titles, *lines])
 
 
-def render(study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
-    """Write the table of a study, of all rows or of these, beside them, from the results that are there."""
-    table = Table.read(study, out, rows)
+def render(study: Study, out: Path) -> Table:
+    """Write the table of a study beside its rows, from the results that are there."""
+    table = Table.read(study, out)
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
-    if study.lengths and (picture := table.picture()) is not None:
-        write_file(out / f"{study.name}.svg", picture)
+    for ending, picture in table.pictures().items():
+        write_file(out / f"{study.name}{ending}.svg", picture)
     return table
+
+
+def _losses(place: Path) -> tuple[tuple[float, float], ...]:
+    """How a row learned, in millions of tokens; nothing where it has no log, as several models as one have not."""
+    log = place / METRICS
+    found = loss_by_tokens(read_metrics(log), POINTS) if log.is_file() else ()
+    return tuple((tokens / 1e6, loss) for tokens, loss in found)
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,9 @@ from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length
 from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
+from regard.reproduce.stopping import Stopped, stoppable
 from regard.reproduce.study import Asked, Row, Study, recipe_of
+from regard.status import StatusLine
 from regard.training import checkpoint
 from regard.version import VERSION
 from regard.viewing.training_curves import Event, read_metrics
@@ -55,12 +58,15 @@ class Ran:
     elsewhere: list[str]
     """Or at models that these rows wait for."""
     signal: str | None = None
-    waiting: Mapping[str, list[str]] = field(default_factory=dict)
+    waiting: dict[str, list[str]] = field(default_factory=dict)
     """Rows of several models that are not done, and which of these nobody was asked for; then the row is missing."""
 
 
 def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) -> Ran:
-    """Train and measure these rows, as far as they are not done; a signal ends it between two steps of training."""
+    """Train and measure these rows, as far as they are not done.
+
+    A signal ends training between two of its steps, and what comes before and after training at once.
+    """
     recipes = {row.name: recipe_of(study, row, asked) for row in rows}  # a mistake is found before the first hour
     check_folder(out)
     for row in rows:
@@ -71,43 +77,57 @@ def run(study: Study, rows: Sequence[Row], out: Path, asked: Asked, say: Say) ->
     if any(read_row(out / row.name, study.name, row.name) is None for row in rows):
         _check_sets(recipes[rows[0].name])
     out.mkdir(parents=True, exist_ok=True)
-    done: list[str] = []
-    elsewhere: list[str] = []
-    waiting: dict[str, list[str]] = {}
+    ran = Ran([], [], None, {})
+    try:
+        with stoppable():
+            return replace(ran, signal=_rows(study, rows, recipes, out, asked, say, ran))
+    except Stopped as stopped:
+        return replace(ran, signal=stopped.name)
+
+
+def _rows(
+    study: Study, rows: Sequence[Row], recipes: Mapping[str, Recipe], out: Path, asked: Asked, say: Say, ran: Ran
+) -> str | None:
+    """One row after another, each noted in `ran`; the name of the signal that ended it, if one did."""
     prepared = False
     for row in rows:
         with _taken(out, row) as mine:
             if not mine:
                 say(f"{row.name}: another process is at work on it")
-                elsewhere.append(row.name)
+                ran.elsewhere.append(row.name)
                 continue
             if read_row(out / row.name, study.name, row.name) is None:
                 if waits := [name for name in row.members if read_row(out / name, study.name, name) is None]:
                     say(f"{row.name}: waits for {', '.join(waits)}")
                     others = [each for each in study.rows if each.name in waits and not _held(out, [each])]
                     if others:
-                        waiting[row.name] = [each.name for each in others]
+                        ran.waiting[row.name] = [each.name for each in others]
                     else:
-                        elsewhere.append(row.name)
+                        ran.elsewhere.append(row.name)
                     continue
                 if not prepared and not row.members and not (out / row.name / MANIFEST).is_file():
-                    _prepare(recipes[row.name], out)
+                    _prepare(recipes[row.name], out, say)
                     prepared = True
                 say(f"{row.name}: {row.what}")
-                signal = _make(study, row, recipes[row.name], out, asked.changes, say)
-                if signal is not None:
-                    return Ran(done, elsewhere, signal, waiting)
+                name = _make(study, row, recipes[row.name], out, asked.changes, say)
+                if name is not None:
+                    return name
             # A row that is done never goes on; of large models the checkpoints are most of the folder.
             shutil.rmtree(out / row.name / folder.CHECKPOINTS, ignore_errors=True)
-            done.append(row.name)
-    return Ran(done, elsewhere, None, waiting)
+            ran.done.append(row.name)
+    return None
 
 
-def _prepare(recipe: Recipe, out: Path) -> None:
+def _prepare(recipe: Recipe, out: Path, say: Say) -> None:
     """Large corpora are cut into tokens once and kept: of several processes the first does it, the others wait."""
     with (out / ".corpus.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+        if not _try(lock):
+            say("corpus: another process is reading it, and this one waits for that")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        say("corpus: reading it, and learning a vocabulary from it unless that is known; a large one takes minutes")
+        status = StatusLine()
+        read_dataset(recipe.data, recipe.tokenizer, recipe.seed, status=status)
+        status.close()
 
 
 def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str], say: Say) -> str | None:
@@ -125,9 +145,10 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
             _go_along(place, recipe)
         elif place.exists():
             shutil.rmtree(place)  # `_check_begun` has seen that nothing in it was learned
-        signal = experiment.train(recipe, place, resume).signal
-        if signal is not None:
-            return signal
+        stopped_by = experiment.train(recipe, place, resume).signal
+        if stopped_by is not None:
+            return stopped_by
+    say(f"{row.name}: trained; its figures are measured on dev and test")
     found = measure(study, row, place, recipe.data, max(beside, _held(out, others)), changes)
     _write(found, place, say)
     return None
@@ -304,7 +325,7 @@ def _judged(judge: Judge, pairs: Sequence[Pair], scoring: Scoring, name: str) ->
         hashes,
         scores["BLEU"].value,
         scores["chrF"].value,
-        None if perplexity is None else perplexity.value,
+        None if perplexity is None or not math.isfinite(perplexity.value) else perplexity.value,
         {each: scores[each].signature for each in kept if each in scores},
     )
     return judged, found

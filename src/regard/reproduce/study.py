@@ -47,6 +47,8 @@ class Study:
     """Settings on top of every row's: how long to train, at which rate, what to keep."""
     data: Mapping[str, str]
     """Settings of `data`, by their keys, to files inside the folder of all corpora."""
+    corpus: str = ""
+    """How the sentence ends: the words that name the corpus."""
     lowercase: bool = False
     """Whether BLEU ignores case."""
     lengths: tuple[int, ...] = ()
@@ -60,6 +62,8 @@ class Study:
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names) or not names:
             raise ValueError(f"`rows` must have different names and be at least one, but are {names}")
+        if not self.sentence.endswith(self.corpus):
+            raise ValueError(f"`sentence` must end with `corpus`, {self.corpus!r}, but is {self.sentence!r}")
         for place, row in enumerate(self.rows):
             if unknown := set(row.members) - set(names[:place]):
                 raise ValueError(f"`members` must be rows above `{row.name}`, but {sorted(unknown)} are not")

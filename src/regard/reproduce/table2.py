@@ -67,6 +67,7 @@ TABLE2 = Study(
         "training.optimiser={schedule = 'linear', rate = 1.5e-3, warmup = 400, clip = 1.0}",
     ),
     EUROPARL,
+    corpus=", on Europarl, English to German",
     notes=(
         "The paper's BLEU and FLOPs are those of newstest2014 after training on WMT 2014, each system by its authors' "
         "own recipe. Compare orders, not figures. Its FLOPs are the time of training multiplied by what a GPU can do; "

@@ -59,6 +59,7 @@ TABLE3 = Study(
     ROWS,
     BUDGET,
     EUROPARL,
+    corpus=" on Europarl, English to German",
     notes=(
         "The paper's perplexity and BLEU are those of newstest2013 after 100,000 steps (big: 300,000) on WMT 2014. "
         "Compare orders, not figures.",

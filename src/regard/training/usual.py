@@ -18,6 +18,7 @@ from regard.training.report import StepReport
 
 WIDTH = 3.0  # standard deviations to either side
 FLOOR = 0.05  # nats: runs that agree by chance must not make the band narrower
+READ_ON = "See “The usual course” in docs/training.md."
 FAR = 3.0  # times the margin: then there is no waiting for a validation
 
 
@@ -115,8 +116,8 @@ class _Reading:
 class Watch:
     """Compares a run with the usual course, and says so once each time it leaves it, and once when it is back."""
 
-    def __init__(self, course: Course, causes: Sequence[str]) -> None:
-        self.course, self.causes = course, causes
+    def __init__(self, course: Course, causes: Sequence[str], thoughts: Sequence[str] = ()) -> None:
+        self.course, self.causes, self.thoughts = course, causes, thoughts
         self.aside = ""
         """What the line about the newest step should add; empty unless it was said that the loss is unusual."""
         self._training = {usual.step: usual for usual in course.training}
@@ -166,13 +167,16 @@ class Watch:
         )
 
     def _why(self) -> str:
-        causes = list(self.causes)
+        """What differs, what to think of it, and where to read on."""
+        causes, thoughts = list(self.causes), list(self.thoughts)
         if self._skipped:
             steps = so_many(self._skipped, "step was", "steps were")
             causes.insert(0, f"{steps} skipped, because gradients were no numbers")
-        if causes:
-            return f"What differs here: {'; '.join(causes)}."
-        return (
-            "Settings and corpus are those of the usual runs. What is left: the seed, the machine, and changes to the "
-            "code or to the packages it uses."
-        )
+            thoughts.insert(0, "a rate too high, most often the reason for steps that are skipped")
+        if not causes:
+            return (
+                "Settings and corpus are those of the usual runs. What is left: the seed, the machine, and changes to "
+                f"the code or to the packages it uses. {READ_ON}"
+            )
+        think = f" Think of {'; or '.join(thoughts)}." if thoughts else ""
+        return f"What differs here: {'; '.join(causes)}.{think} {READ_ON}"

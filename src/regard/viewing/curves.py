@@ -24,7 +24,8 @@ MARKED = 60  # a curve of more points than this is drawn without markers; in a s
 _COLOURS = [("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
             ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf")]  # fmt: skip
 _MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5l5 8.5h-10z", "M0-5l5 5l-5 5l-5-5z",
-            "M0 5l5-8.5h-10z"]  # fmt: skip
+            "M0 5l5-8.5h-10z", "M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
+            "M0-6L1.5-2L5.7-1.9L2.3.8L3.5 4.9L0 2.5L-3.5 4.9L-2.3.8L-5.7-1.9L-1.5-2z"]  # fmt: skip
 _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1e2228; }
 .title { font-size: 15px; } .name { font-weight: 600; } .quiet { fill: #5f636c; } .panel { fill: #fff; }
@@ -42,6 +43,8 @@ class Curve:
 
     name: str
     points: tuple[tuple[float, float], ...]
+    every: int = 1
+    """A marker is at each point, or at every so many of them: then curves that lie on each other take turns."""
 
 
 Band = tuple[tuple[float, float, float], ...]
@@ -288,7 +291,7 @@ def _marked(number: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str
     return [
         f'<path class="{colour}" transform="translate({across.place(x):.1f} {upward.place(y):.1f})" d="{marker}">'
         f"<title>{_text(curve.name)}: {_number(x)}, {y:.4g}</title></path>"
-        for x, y in curve.points
+        for x, y in curve.points[number % curve.every :: curve.every]
     ]
 
 

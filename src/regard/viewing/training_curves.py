@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from regard.counts import so_many
@@ -61,6 +62,27 @@ def training_svg(events: Sequence[Event], title: str, usual: Course | None = Non
     if speeds := _speeds(steps):
         plots.append(_plot("tokens a second, both sides, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
     return plots_svg(plots, title)
+
+
+def loss_by_tokens(events: Sequence[Event], points: int) -> tuple[tuple[float, float], ...]:
+    """The training loss against the tokens read so far, smoothed: each point is the mean of a stretch of its own.
+
+    All stretches, of which there are at most so many, have about as many tokens.
+    """
+    reports, read = [], 0
+    for event in _without_detours(events):
+        if event.get("event") == "step":
+            tokens, loss = int(event.get("tokens") or 0), event.get("loss")
+            if isinstance(loss, int | float) and math.isfinite(loss):
+                reports.append((read + tokens / 2, float(loss), int(event.get("steps") or 1)))
+            read += tokens
+    stretches: dict[int, list[tuple[float, float, int]]] = {}
+    for report in reports:
+        stretches.setdefault(int(points * report[0] / max(read, 1)), []).append(report)
+    return tuple(
+        (fmean(middle for middle, _, _ in kept), fmean([loss for _, loss, _ in kept], [steps for *_, steps in kept]))
+        for kept in stretches.values()
+    )
 
 
 def _without_detours(events: Sequence[Event]) -> list[Event]:

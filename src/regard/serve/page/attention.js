@@ -5,6 +5,7 @@ import { Arcs } from "./arcs.js";
 import { clamp, debounce, make, quoted, rove } from "./dom.js";
 import { Matrix, paint, scale } from "./heat.js";
 import { button, empty, examples, exports, segments, status, textField } from "./parts.js";
+import { firstTry } from "./tries.js";
 import { has, number, percent, t } from "./words.js";
 
 export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open: (root, app) => new Attention(root, app) };
@@ -12,7 +13,6 @@ export const view = { id: "attention", suits: (model) => (model.attention?.lengt
 // Vaswani et al. show this pair: one word at the end decides what “it” stands for.
 const PAIR = ["The animal didn't cross the street because it was too tired.", "The animal didn't cross the street because it was too wide."];
 const WATCHED = "it";
-const FIRST_TEXT = "Tuesday, June 9, 1948";
 // Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
 const MEAN = "mean";
@@ -42,7 +42,7 @@ class Attention {
     this.common = app.notesOf("common");
     this.notes = app.notesOf("attention", { kind: null, layer: null, head: MEAN, picture: "arcs" });
     const { first, text, target } = this.common;
-    this.text = (first ? first.source : text) || app.firstText(app.model.task === "translate" ? FIRST_TEXT : PAIR[0]);
+    this.text = (first ? first.source : text) || app.firstText(app.model.task === "translate" ? firstTry(app.model) : PAIR[0]);
     this.given = { text: this.text, target: first ? first.text : target };
     this.captures = [];
     this.shown = 0;

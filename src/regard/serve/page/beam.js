@@ -2,11 +2,11 @@
 
 import { clamp, debounce, make, makeSvg, piece, rove } from "./dom.js";
 import { button, empty, exports, ranked, slider, status, textField } from "./parts.js";
+import { firstTry } from "./tries.js";
 import { number, percent, roughly, t } from "./words.js";
 
 export const view = { id: "beam", suits: (model) => model.task === "translate", open: (root, app) => new Beam(root, app) };
 
-const FIRST_TEXT = "Tuesday, June 9, 1948";
 const COLUMN = 118, ROW = 34, WIDE = 92, HIGH = 26, MARGIN = 8;
 const PACE = 650;
 
@@ -15,7 +15,7 @@ class Beam {
     this.app = app;
     this.common = app.notesOf("common");
     this.notes = app.notesOf("beam", { beam: Math.min(4, app.limits.beam), alpha: 0.6 });
-    this.text = (this.common.first?.source ?? this.common.text) || FIRST_TEXT;
+    this.text = (this.common.first?.source ?? this.common.text) || firstTry(app.model);
     this.later = debounce(() => this.search(), 300);
     this.build(root);
     this.search();

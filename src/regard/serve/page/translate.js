@@ -3,11 +3,11 @@
 import { curl, isStopped, post, postForm, Problem } from "./api.js";
 import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
 import { bars, button, copyButton, counter, details, examples, picker, ranked, select, slider, status, textField } from "./parts.js";
+import { tries } from "./tries.js";
 import { has, languageName, number, percent, t, whole } from "./words.js";
 
 export const view = { id: "translate", suits: (model) => model.task === "translate", open: (root, app) => new Translate(root, app) };
 
-const TRIES = { en: ["Tuesday, June 9, 1948", "The train arrives on Thursday at 6:33 PM."], de: ["Dienstag, 9. Juni 1948"], zh: ["一九四八年六月九日"] };
 const ACCEPTED = ".txt,.srt,.html,.htm,.docx,.tmx";
 const UNSPACED = new Set(["zh", "ja", "th", "lo", "km", "my"]);
 
@@ -81,8 +81,9 @@ class Translate {
     box.querySelector("label").className = "unseen";
     this.count = make("span.count", {}, counter(common.text.length, app.limits.text));
     const source = app.model.languages?.source;
-    this.tries = examples((TRIES[source?.slice(0, 2) ?? "en"] ?? []).map((text) => [text]), (text) => this.use(text));
-    this.tries.hidden = Boolean(common.text) || !(TRIES[source?.slice(0, 2) ?? "en"]);
+    const known = tries(app.model);
+    this.tries = examples(known.map((text) => [text]), (text) => this.use(text));
+    this.tries.hidden = Boolean(common.text) || !known.length;
     return make("section.pane.source", { "aria-label": t("translate.source") },
       make("div.pane-head", {}, make("h2", {}, source ? languageName(source) : t("translate.source"))),
       box, this.tries,

@@ -3,11 +3,12 @@
 import { clamp, debounce, make, neighbour, quoted, rove } from "./dom.js";
 import { Matrix, scale } from "./heat.js";
 import { button, empty, segments, select, status, textField, wordRow } from "./parts.js";
+import { firstTry } from "./tries.js";
 import { currentLanguage, short, t, whole } from "./words.js";
 
 export const view = { id: "walk", suits: (model) => Boolean(model.walk), open: (root, app) => new Walk(root, app) };
 
-const FIRST_TEXTS = { translate: "Tuesday, June 9, 1948", generate: "To be, or not to be" };
+const FIRST_WORDS = "To be, or not to be";
 // These tables hold shares, which are never below zero.
 const SHARES = new Set(["w", "probabilities"]);
 const FIRST_NUMBERS = 8;
@@ -27,7 +28,7 @@ class Walk {
     this.common = app.notesOf("common");
     const stacks = this.stacks();
     this.notes = app.notesOf("walk", { stack: stacks[0], layer: 0, head: 0, position: first(stacks[0]), step: 0 });
-    this.text = (this.common.first?.source ?? this.common.text) || app.firstText(FIRST_TEXTS[app.model.task]);
+    this.text = (this.common.first?.source ?? this.common.text) || app.firstText(app.model.task === "translate" ? firstTry(app.model) : FIRST_WORDS);
     this.later = debounce(() => this.walk(), 400);
     this.build(root);
     this.keys = (event) => this.pressed(event);
