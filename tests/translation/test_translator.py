@@ -78,6 +78,19 @@ def test_of_a_text_that_is_too_long_the_beginning_alone_may_be_read() -> None:
     assert len(first.source_tokens) < len(two.source_tokens) <= 2 * len(first.source_tokens) + 2
 
 
+def test_each_sentence_may_be_translated_by_itself() -> None:
+    model, text = translator(), "one two three. Four five six."
+    search = replace(SEARCH, each_sentence=True)
+    parts = [model.translations([part], SEARCH)[0][0].text for part in ("one two three.", "Four five six.")]
+    (whole,) = model.translations([text], search)[0]
+    assert whole.text == " ".join(parts)
+    assert "split" in whole.flags
+    assert [unit.text for unit in model.units(["one two three."], search, Options())] == ["one two three."]
+    for wishes in (Wishes(prefix="one"), Wishes(required=("six",))):
+        assert len(model.units([text], search, Options(wishes=wishes))) == 1
+    assert len(model.units([text], search, Options(wishes=Wishes(banned=("six",))))) == 2
+
+
 def test_the_second_best_of_a_split_text_is_the_second_best_of_each_piece() -> None:
     search = replace(SEARCH, nbest=2)
     model = translator()

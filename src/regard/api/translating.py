@@ -70,7 +70,7 @@ class Translating(Base):
         if search is None:
             search = self.recipe.search
             if options is not None and options.samples:  # what is drawn has a length, and nothing else of a search
-                search = SearchSettings(extra_length=search.extra_length)
+                search = SearchSettings(extra_length=search.extra_length, each_sentence=search.each_sentence)
         return search
 
     def translate_document(

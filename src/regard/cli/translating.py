@@ -215,7 +215,7 @@ def _drawing(
         raise UsageError(f"translate: --nbest must be between 1 and --mbr ({samples}), but is {nbest}.")
     longer = default.extra_length if extra_length is None else extra_length
     with making_settings("translate"):
-        return SearchSettings(beam=nbest, nbest=nbest, extra_length=longer)
+        return SearchSettings(beam=nbest, nbest=nbest, extra_length=longer, each_sentence=default.each_sentence)
 
 
 def _check_where(file: str, out: Path | None, resume: bool, share: Share) -> None:

@@ -62,6 +62,8 @@ class SearchSettings:
     """By how much, in log-probability, with `groups` of more than 1."""
     too_long: Literal["split", "begin"] = "split"
     """Of a source that is too long, translate piece after piece, or read the beginning alone, as for summaries."""
+    each_sentence: bool = False
+    """Translate each sentence of a source by itself: for models that have learned from single sentences."""
 
     def __post_init__(self) -> None:
         check_words(self)

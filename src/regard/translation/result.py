@@ -21,7 +21,7 @@ class Translation:
         loop      it says something four times in a row or more, and the source does not
         copy      it is the source, or nearly so
         empty     nothing was written, though the source has text
-        split     the source was too long: its pieces were translated one by one
+        split     the source was too long, or had several sentences: its pieces were translated one by one
         begin     the source was too long: only its beginning was read
         unknown   the vocabulary lacks something of the source, or <unk> was written
     """

@@ -146,7 +146,15 @@ class Translator:
     def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
         """What is to be searched, in the order of the texts; empty texts have nothing."""
         longest = self._room(search, options.longest or LONGEST)
-        return cut(texts, lambda some: self.encode(some, options.language), longest, search.too_long == "begin")
+        # Who knows how a translation begins, or what it holds, does not say in which of its sentences.
+        whole = options.wishes is not None and bool(options.wishes.prefix or options.wishes.required)
+        return cut(
+            texts,
+            lambda some: self.encode(some, options.language),
+            longest,
+            begin=search.too_long == "begin",
+            each_sentence=search.each_sentence and not whole,
+        )
 
     def _room(self, search: SearchSettings, longest: int) -> int:
         """The most tokens of a source, the end among them, that leave the target, which may get `extra_length` longer,

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from regard.text.sentences import pieces
+from regard.text.sentences import pieces, sentences
 
 SLOTS_PER_BATCH = 16_384  # beams × source tokens searched at a time: enough to keep a device busy
 
@@ -26,10 +26,13 @@ class Unit:
     begins: bool = False  # whether it is only the beginning of its text
 
 
-def cut(texts: Sequence[str], encode: Encode, longest: int, begin: bool) -> list[Unit]:
+def cut(
+    texts: Sequence[str], encode: Encode, longest: int, begin: bool = False, each_sentence: bool = False
+) -> list[Unit]:
     """What is to be searched, in the order of the texts; those that say nothing have nothing.
 
-    A text of more than `longest` tokens is cut into pieces; with `begin`, only as many of the first as fit are read.
+    A text of more than `longest` tokens is cut into pieces, and with `each_sentence` every text into its sentences;
+    with `begin`, only as many of the first as fit are read.
     """
 
     def measure(some: Sequence[str]) -> list[int]:
@@ -39,7 +42,7 @@ def cut(texts: Sequence[str], encode: Encode, longest: int, begin: bool) -> list
     for place, (text, ids) in enumerate(zip(texts, encode(texts), strict=True)):
         if not _says_something(text):
             continue
-        if len(ids) <= longest:
+        if len(ids) <= longest and not (each_sentence and len(sentences(text)) > 1):
             units.append(Unit(place, text, ids, 0, 1))
             continue
         parts = [part for part in pieces(text, measure, longest) if _says_something(part)]
