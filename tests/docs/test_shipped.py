@@ -70,8 +70,6 @@ def test_its_other_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             said = run(line)
             assert said.code == 0, f"{line}\n{said.errors}"
     assert Path("attention.html").is_file()
-    kept = Path("four.de.txt").read_text(encoding="utf-8").strip()
-    assert kept in [block.text.strip() for block in blocks(PAGE, "text")]
     assert f"`{Path('station.de.html').read_text(encoding='utf-8').strip()}`" in TEXT
     assert marked(Path("alignment.svg")) == marked(DOCS / "pictures/shipped.svg")
 
