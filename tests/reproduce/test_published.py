@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import regard
-from regard import shipped
+from regard import shipped, status
 from regard.data.sources import Files, Mixture, Text
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
@@ -75,6 +75,15 @@ def test_a_model_is_held_against_its_figures(words: Publications, words_model: P
     # Near enough, but nobody knows of what.
     assert not perplexity.holds
     assert "but computed in another way: first reference|tokens:" in str(perplexity)
+
+
+def test_a_check_says_how_far_it_is(
+    words: Publications, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(status, "PAUSE_ELSEWHERE", 0.0)
+    check("words", words_model, tmp_path, words)
+    assert "translated 13 of 13 lines" in capsys.readouterr().err
 
 
 def test_what_is_found_is_what_regard_evaluate_says(words: Publications, words_model: Path, tmp_path: Path) -> None:

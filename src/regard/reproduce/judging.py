@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from regard import folder
+from regard.counts import so_many
 from regard.decoding.ensemble import Ensemble
 from regard.errors import DataError
 from regard.evaluation import catalogue, metrics
@@ -22,6 +23,7 @@ from regard.layers.positions import TooLongError
 from regard.machine import choose_device
 from regard.models.precision import convert
 from regard.reproduce.outcome import Stretch
+from regard.status import StatusLine
 from regard.translation.result import one_line
 from regard.translation.translator import Translator
 
@@ -65,9 +67,16 @@ class Judge:
         self, sources: Sequence[str], references: Sequence[str], scoring: Scoring, figures: Figures = catalogue.tallies
     ) -> Judgement:
         """Translate with the search of the model's own recipe, and score; `figures` are all there are, unless given."""
-        began = time.perf_counter()
-        found = self._translator.translations(sources, self.recipe.search)
+        began, status, done = time.perf_counter(), StatusLine(), 0
+
+        def count(lines: int, _tokens: int) -> None:
+            nonlocal done
+            done += lines
+            status.show(lambda: f"translated {done:,} of {so_many(len(sources), 'line')}")
+
+        found = self._translator.translations(sources, self.recipe.search, progress=count)
         seconds = time.perf_counter() - began
+        status.close()
         texts = [one_line(best.text) for best, *_ in found]
         tallies = figures(Lines(texts, [references]), scoring)
         probable = self._likelihood(sources, references)
@@ -77,8 +86,13 @@ class Judge:
 
     def text(self, lines: Sequence[str]) -> Judgement:
         """How probable a language model finds a text."""
-        began = time.perf_counter()
-        found = text_likelihood(self.network, self.tokenizer, lines, self.recipe.batch.window)
+        began, status = time.perf_counter(), StatusLine()
+
+        def count(what: str, so_far: int) -> None:
+            status.show(lambda: f"read {so_far:,} {what}")
+
+        found = text_likelihood(self.network, self.tokenizer, lines, self.recipe.batch.window, progress=count)
+        status.close()
         return Judgement({tally.name: tally.score() for tally in found.tallies()}, [], 0, time.perf_counter() - began)
 
     def _likelihood(self, sources: Sequence[str], references: Sequence[str]) -> Likelihood | None:
