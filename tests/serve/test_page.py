@@ -810,3 +810,5 @@ def test_the_shipped_models_begin_with_sentences_they_translate_well(visit: Open
         for view in ("attention", "beam", "walk"):
             fresh = visit(view, model=name, address=served.address)
             expect(fresh.locator("textarea").first).to_have_value(texts[0])
+            fresh.context.close()  # what it still asks for must not find the server gone
+        page.context.close()
