@@ -243,7 +243,7 @@ def test_the_command_that_trains_one_names_every_file(name: str) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("file", [file for file in published().files if not file.startswith(("everyday/", "writer/"))])
 def test_the_public_files_are_those(file: str) -> None:
-    """The others are made of public ones, as docs/shipped.md says; its test holds them to their hashes."""
+    """The others are made of public ones, as docs/shipped.md says, and looked at where that is tried, below."""
     if not (CORPORA / file).is_file():
         pytest.skip(f"needs {file} in REGARD_DATA")
     module._check_file(CORPORA / file, published().files[file])
