@@ -12,7 +12,9 @@ import pytest
 from regard import folder, shipped
 from regard.planning import training_flops
 from regard.recipe import Recipe, load_recipe
+from regard.reproduce.outcome import read_row
 from regard.reproduce.published import Figure, published
+from regard.reproduce.studies import STUDIES
 from regard.text.tokenizer import Tokenizer
 
 from .pages import DOCS, table_rows
@@ -188,12 +190,38 @@ def test_the_cost_of_runs_whose_batches_are_full(row: str, preset: str, vocabula
 
 def cost(recipe: Recipe, vocabulary: int, tokens: int) -> str:
     """The FLOPs of a run of all its steps, as the page writes them."""
-    found = training_flops(recipe, vocabulary, tokens, recipe.training.steps)
-    digits, power = f"{found:.1e}".split("e+")
-    return f"{digits} · 10{power.translate(RAISED)}"
+    return written(training_flops(recipe, vocabulary, tokens, recipe.training.steps) or 0.0, 1)
+
+
+def written(flops: float, digits: int) -> str:
+    """A large number as the page writes it."""
+    number, power = f"{flops:.{digits}e}".split("e+")
+    return f"{number} · 10{power.translate(RAISED)}"
 
 
 def events(name: str) -> list[dict[str, Any]]:
     """How a shipped model learned."""
     lines = (shipped.path(name) / folder.METRICS).read_text(encoding="utf-8").strip().split("\n")
     return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("name", ["ladder-multi30k", "ladder-europarl"])
+def test_the_tables_of_the_ladders_are_those_of_their_rows(name: str) -> None:
+    part = section("The ladder").partition(f"### {name.removeprefix('ladder-').capitalize()}\n\n")[2].partition("\n### ")[0]
+    table, lengths, *_ = tables(part)
+    outcomes = [read_row(DOCS / "studies" / name / row.name, name, row.name) for row in STUDIES[name].rows]
+    done = [found for found in outcomes if found is not None]
+    assert list(table) == list(lengths) == [found.what for found in done]
+    for found in done:
+        assert list(table[found.what].values())[1:] == [
+            f"{found.parameters / 1e6:.1f}",
+            f"{found.dev.perplexity:.3f}",
+            f"{found.dev.bleu:.2f}",
+            f"{found.test.bleu:.2f}",
+            written(found.flops, 2),
+            f"{found.seconds:.0f}",
+            f"{found.speed:,.0f}",
+            f"{found.decoded / found.decoding_seconds:,.0f}",
+        ]
+        assert list(lengths[found.what].values())[1:] == [f"{stretch.bleu:.2f}" for stretch in found.lengths]
+        assert f"{found.steps:,} steps; seed {found.seed}; {found.search}; dev has {found.dev.lines:,} lines" in part
