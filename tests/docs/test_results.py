@@ -207,7 +207,8 @@ def events(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["ladder-multi30k", "ladder-europarl"])
 def test_the_tables_of_the_ladders_are_those_of_their_rows(name: str) -> None:
-    part = section("The ladder").partition(f"### {name.removeprefix('ladder-').capitalize()}\n\n")[2].partition("\n### ")[0]
+    corpus = name.removeprefix("ladder-").capitalize()
+    part = section("The ladder").partition(f"### {corpus}\n\n")[2].partition("\n### ")[0]
     table, lengths, *_ = tables(part)
     outcomes = [read_row(DOCS / "studies" / name / row.name, name, row.name) for row in STUDIES[name].rows]
     done = [found for found in outcomes if found is not None]
