@@ -80,12 +80,12 @@ def test_the_members_of_an_ensemble_differ_in_their_seed_alone(corpora: Path) ->
 
 def test_fewer_steps_shorten_the_warm_up_and_an_override_has_the_last_word(corpora: Path) -> None:
     row = TABLE3.rows[0]
-    fewer = recipe_of(TABLE3, row, Asked(corpora, steps=150)).training
-    assert (fewer.steps, fewer.optimiser.warmup) == (150, 45)
-    # As much of the run is remembered by the moving mean: 0.995^1500 of the first weights is left, as 0.95^150.
+    fewer = recipe_of(TABLE3, row, Asked(corpora, steps=120)).training
+    assert (fewer.steps, fewer.optimiser.warmup) == (120, 36)
+    # As much of the run is remembered by the moving mean: 0.995^1200 of the first weights is left, as 0.95^120.
     assert fewer.ema == pytest.approx(0.995**10, abs=1e-5)
     assert recipe_of(TABLE3, row, Asked(corpora)).training.ema == 0.995
-    for steps, ema in ((15, 0.995**100), (1, 0.995**1500), (10**8, 0.99999)):
+    for steps, ema in ((12, 0.995**100), (1, 0.995**1200), (10**8, 0.99999)):
         assert recipe_of(TABLE3, row, Asked(corpora, steps=steps)).training.ema == pytest.approx(ema, abs=1e-5)
     own = recipe_of(TABLE3, row, Asked(corpora, 200, ("training.optimiser.warmup=7", "seed=3")))
     assert (own.training.optimiser.warmup, own.seed, own.name) == (7, 3, "table3-base")
