@@ -14,8 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard import bands, card, folder, settings
+from regard import card, folder, settings
 from regard.assembly import new_trainer
+from regard.bands.comparing import not_compared, watch_of
 from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
@@ -123,7 +124,7 @@ class _Run:
             report = report and {**report, folder.FINGERPRINT: self.data.fingerprint.to_json()}
             folder.write_beginning(out, recipe, self.data.tokenizer, report)
         self.log = self._open_log()
-        self.watch = bands.watch_of(recipe, self.data.fingerprint.to_json())
+        self.watch = watch_of(recipe, self.data.fingerprint.to_json())
         for warning in warnings:
             self.log.say(f"warning: {warning}")
         if self.data.report is not None:
@@ -139,7 +140,7 @@ class _Run:
                 self.log.say(line)
         if torn := self._torn():
             self.log.say(f"warning: {torn}")
-        if not resume and (why := bands.not_compared(recipe, self.data.fingerprint.to_json())) is not None:
+        if not resume and (why := not_compared(recipe, self.data.fingerprint.to_json())) is not None:
             self.log.say(why)
 
     def _torn(self) -> str | None:
