@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from regard import planning
+from regard import choosing
 from regard.bands.band import BANDS, read_band
 from regard.bands.comparing import AMOUNT
+from regard.choosing import CPU_HOURS
 from regard.data.glance import BYTES_A_TOKEN
-from regard.planning import CPU_HOURS, SHARE
+from regard.planning import SHARE
 from regard.recipe import presets
 from regard.status import PAUSE_ELSEWHERE
 from regard.training import usual
@@ -52,7 +53,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"over the last {RECENT:g} seconds" in text
     assert PAUSE_ELSEWHERE == 10
     assert "every ten seconds" in text
-    sizes = (planning.TINY, planning.SMALL, planning.MEDIUM, planning.BASE)
+    sizes = (choosing.TINY, choosing.SMALL, choosing.MEDIUM, choosing.BASE)
     epochs = sorted(size.epochs for size in sizes)
     assert f"some {epochs[0]} to {epochs[-1]} epochs" in text
     rows = table_rows(PAGE.read_text(encoding="utf-8"))
