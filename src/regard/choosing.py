@@ -37,7 +37,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Size:
+class _Candidate:
     """A preset, the epochs it is worth training for, and the steps these must come to at least and at most."""
 
     preset: str
@@ -46,8 +46,8 @@ class _Size:
     most: int
 
 
-TINY, SMALL = _Size("tiny", 120, 3_000, 10_000), _Size("small", 40, 5_000, 30_000)
-MEDIUM, BASE = _Size("medium", 40, 10_000, 60_000), _Size("base", 20, 50_000, 100_000)
+TINY, SMALL = _Candidate("tiny", 120, 3_000, 10_000), _Candidate("small", 40, 5_000, 30_000)
+MEDIUM, BASE = _Candidate("medium", 40, 10_000, 60_000), _Candidate("base", 20, 50_000, 100_000)
 
 
 def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
@@ -87,7 +87,7 @@ def _holds(recipe: Recipe, change: str) -> bool:
     return text_of(found) == value
 
 
-def _candidates(size: CorpusSize, machine: Machine) -> list[_Size]:
+def _candidates(size: CorpusSize, machine: Machine) -> list[_Candidate]:
     """What suits the corpus, then what to fall back on where that takes too long."""
     if size.pairs < 50_000:
         return [TINY]
@@ -104,7 +104,7 @@ _WHY = {
 }
 
 
-def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
+def _changes(candidate: _Candidate, size: CorpusSize) -> tuple[list[str], list[str]]:
     """What to change in the preset's vocabulary and model, and why."""
     preset = candidate.preset
     vocabulary = {"medium": 16_000 if size.pairs >= 300_000 else 10_000, "base": 32_000}.get(
@@ -121,13 +121,13 @@ def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
     return changes, reasons
 
 
-def _steps(candidate: _Size, size: CorpusSize) -> int:
+def _steps(candidate: _Candidate, size: CorpusSize) -> int:
     """The steps of as many epochs as the preset is worth, within its bounds."""
     tokens = FILLED * load_recipe(candidate.preset).batch.tokens
     return min(candidate.most, max(candidate.fewest, _rounded(candidate.epochs * size.tokens / tokens)))
 
 
-def _schedule(candidate: _Size, steps: int) -> list[str]:
+def _schedule(candidate: _Candidate, steps: int) -> list[str]:
     """Some forty validations and as many checkpoints; ten validations without a better one end the run.
 
     The newest checkpoints are then all from after the best one, so the model is the mean of the best instead.
