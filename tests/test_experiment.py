@@ -218,7 +218,8 @@ def test_a_resume_that_cannot_be_leaves_the_folder_so_that_a_right_one_works(unb
         experiment.train(other_model, out, resume=True)
     with pytest.raises(UsageError, match="settings it began with, but tokenizer changed"):
         experiment.train(other_tokenizer, out, resume=True)
-    for override in ("seed=9", "data.pairs=90", "batch.tokens=99", "training.label_smoothing=0.2"):
+    objective = ("training.label_smoothing=0.2", "training.reward=4.0", "training.samples=9")
+    for override in ("seed=9", "data.pairs=90", "batch.tokens=99", *objective):
         with pytest.raises(UsageError, match=r"settings it began with, but .* changed"):
             experiment.train(generated_recipe([override]), out, resume=True)
     with pytest.raises(UsageError, match=r"training\.steps must be at least 12"):

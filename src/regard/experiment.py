@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,6 +34,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
+from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING
 from regard.training.report import Ending
 from regard.training.saving import Saver
@@ -42,7 +43,7 @@ from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
-FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "by_clock", "optimiser")
+FIXED_TRAINING = (*(field.name for field in fields(ObjectiveSettings)), "ema", "by_clock", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
 ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
 
