@@ -128,21 +128,26 @@ class _Run:
         self.watch = watch_of(recipe, self.data.fingerprint.to_json())
         for warning in warnings:
             self.log.say(f"warning: {warning}")
-        if self.data.report is not None:
-            self.log.say(self.data.report.to_text())
-        parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
+        self._introduce()
+        if not resume and (why := not_compared(recipe, self.data.fingerprint.to_json())) is not None:
+            self.log.say(why)
+
+    def _introduce(self) -> None:
+        """Say what is trained, on what, and what looks wrong."""
+        data = self.data
+        if data.report is not None:
+            self.log.say(data.report.to_text())
+        labels = "" if data.train.labels is None else f"; {len(labels_of(data.tokenizer))} labels"
         self.log.say(
-            f"{so_many(len(self.data.train), 'example')} to train on, {len(self.data.valid):,} for validation; "
-            f"{self._vocabulary}; {parameters:,} parameters on {self.trainer.device}"
+            f"{so_many(len(data.train), 'example')} to train on, {len(data.valid):,} for validation; "
+            f"{self._vocabulary:,} tokens{labels}; {self._parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())
-        if recipe.export.check:
-            for line in features.report(recipe.model):
+        if self.recipe.export.check:
+            for line in features.report(self.recipe.model):
                 self.log.say(line)
         if torn := self._torn():
             self.log.say(f"warning: {torn}")
-        if not resume and (why := not_compared(recipe, self.data.fingerprint.to_json())) is not None:
-            self.log.say(why)
 
     def _torn(self) -> str | None:
         """What to say where the rows of a batch tear a text apart that the model could read on."""
@@ -180,11 +185,14 @@ class _Run:
         return data
 
     @property
-    def _vocabulary(self) -> str:
+    def _vocabulary(self) -> int:
+        """How many tokens the model knows; labels are none."""
         tokenizer = self.data.tokenizer
-        if self.data.train.labels is None:
-            return f"{tokenizer.size:,} tokens"
-        return f"{tokenizer.source.size:,} tokens; {len(labels_of(tokenizer))} labels"
+        return tokenizer.size if self.data.train.labels is None else tokenizer.source.size
+
+    @property
+    def _parameters(self) -> int:
+        return sum(weight.numel() for weight in self.trainer.model.parameters())
 
     def _open_log(self) -> TrainingLog:
         first, steps = self.trainer.step, self.recipe.training.steps
@@ -354,15 +362,17 @@ class _Run:
         outcome = self._ended(ending, None, final)
         self._draw_curves()
         if self.team.leads:
-            parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
-            tokenizer = self.data.tokenizer
-            size = tokenizer.size if self.data.train.labels is None else tokenizer.source.size
-            events = read_metrics(self.out / folder.METRICS)
-            tokens = sum(event["tokens"] for event in events if event["event"] == "step")
-            flops = training_flops(self.recipe, size, tokens, ending.step)
-            result = card.Result(parameters, size, ending.step, ending.sentence, final.validation, final.scores, flops)
-            folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
+            folder.write_end(self.out, weights, self._card(ending, final))
         return outcome
+
+    def _card(self, ending: Ending, final: Examination) -> str:
+        events = read_metrics(self.out / folder.METRICS)
+        tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+        result = card.Result(
+            self._parameters, self._vocabulary, ending.step, ending.sentence, final.validation, final.scores,
+            training_flops(self.recipe, self._vocabulary, tokens, ending.step),
+        )  # fmt: skip
+        return card.model_card(self.out, self.recipe, result)
 
     def _final_model(self) -> tuple[dict[str, Tensor], str, Examination]:
         """Weights, what they are, and what a model with them can do, which has them now."""
