@@ -15,7 +15,7 @@ from regard.recipe import Recipe, load_recipe
 from regard.settings.tree import text_of
 
 CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
-FEWEST_STEPS = 1_000
+FEWEST_STEPS = 1_000  # however slow the CPU is
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         changes, reasons = _changes(candidate, size)
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
         found = plan(recipe, machine, size)
-        if machine.device != "cpu" or found.seconds <= 3600 * CPU_HOURS:
+        too_long = machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS
+        if not too_long:
             break
     why = f"{found.epochs}; training stops earlier when validation stops improving"
     # Who asks for a number of steps gets them.
-    if machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS and recipe.training.steps == steps:
+    if too_long and recipe.training.steps == steps:
         hours = found.seconds / 3600
         fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
         why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
