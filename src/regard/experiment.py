@@ -91,17 +91,21 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
             with run.saver:
                 return run.to_the_end()
         except OSError as error:
-            if error.errno not in checkpoint.FULL:
-                raise
-            kept = checkpoint.found(out / folder.CHECKPOINTS)
-            whole = f"The checkpoint of step {int(kept[-1].name):,} is whole" if kept else "There is no checkpoint yet"
-            raise MissingError(
-                f"{error.filename or out}: the disk must have room for what a run writes, but has none "
-                f"({error.strerror}). {whole}: make room, then go on with: regard train --resume --out {out}"
-            ) from error
+            if error.errno in checkpoint.FULL:
+                raise _no_room(out, error) from error
+            raise
         finally:
             run.trainer.close()
             run.log.close()
+
+
+def _no_room(out: Path, error: OSError) -> MissingError:
+    kept = checkpoint.found(out / folder.CHECKPOINTS)
+    whole = f"The checkpoint of step {int(kept[-1].name):,} is whole" if kept else "There is no checkpoint yet"
+    return MissingError(
+        f"{error.filename or out}: the disk must have room for what a run writes, but has none ({error.strerror}). "
+        f"{whole}: make room, then go on with: regard train --resume --out {out}"
+    )
 
 
 class _Run:
