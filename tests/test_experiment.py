@@ -259,9 +259,10 @@ def test_a_run_without_a_fingerprint_goes_on_and_a_broken_report_is_named(unbrok
     shutil.copytree(unbroken, out)
     (out / folder.DATA).write_text("{}")
     assert experiment.train(RECIPE, out, resume=True).step == 30
-    (out / folder.DATA).write_text("[")
-    with pytest.raises(DataError, match=r"data\.json: must be what Regard wrote"):
-        experiment.train(RECIPE, out, resume=True)
+    for broken in ("[", "[]"):
+        (out / folder.DATA).write_text(broken)
+        with pytest.raises(DataError, match=r"data\.json: must be what Regard wrote"):
+            experiment.train(RECIPE, out, resume=True)
 
 
 def test_text_read_line_by_line_is_told(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

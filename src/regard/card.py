@@ -77,7 +77,7 @@ class Result:
 
 def model_card(place: Path, recipe: Recipe, result: Result) -> str:
     """The card of the model in the folder `place`, as Markdown."""
-    report = _report(place)
+    report = folder.read_report(place)
     events = read_metrics(place / folder.METRICS) if (place / folder.METRICS).is_file() else []
     languages = _languages(recipe, report)
     sections = [
@@ -279,11 +279,6 @@ def _verb(recipe: Recipe, languages: Sequence[str] = ()) -> str:
             translated = [translates((each.source_language, each.target_language), each.filters) for each in corpora]
             return "translate" if any(translated) else "rewrite"
     return "translate"
-
-
-def _report(place: Path) -> dict[str, Any]:
-    file = place / folder.DATA
-    return dict(json.loads(file.read_bytes())) if file.is_file() else {}
 
 
 def _corpus_name(recipe: Recipe) -> str:
