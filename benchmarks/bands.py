@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from regard.bands import band_of_runs
+from regard.bands.measuring import band_of_runs
 from regard.errors import RegardError
 
 

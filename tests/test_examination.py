@@ -21,7 +21,7 @@ VALIDATION = Validation(nll=math.log(4), tokens=10, bytes=20)
 
 
 def test_text_is_told_by_its_perplexity_and_bleu() -> None:
-    found = Examination(1_500, VALIDATION, (), Score("BLEU (greedy, 4 lines)", 12.345, "sig"), (), labels=False)
+    found = Examination(1_500, VALIDATION, (), Score("BLEU (greedy, 4 lines)", 12.345, "sig"), (), gives_labels=False)
     assert str(found) == "step 1,500: validation perplexity 4.000 per token, BLEU (greedy, 4 lines) 12.35"
     assert found.to_json() == {
         "step": 1_500, "nll": math.log(4), "perplexity": pytest.approx(4.0), "perplexity_per_byte": pytest.approx(2.0),
@@ -32,7 +32,7 @@ def test_text_is_told_by_its_perplexity_and_bleu() -> None:
 
 def test_labels_are_told_by_their_loss_and_their_own_scores() -> None:
     scores = (Score("accuracy", 90.0, "sig"), Score("macro F1", 80.0, "sig"))
-    found = Examination(7, VALIDATION, scores, None, (), labels=True)
+    found = Examination(7, VALIDATION, scores, None, (), gives_labels=True)
     assert str(found) == "step 7: validation loss 1.3863 a label, accuracy 90.00, macro F1 80.00"
     assert (found.to_json()["accuracy"], found.to_json()["macro_F1"]) == (90.0, 80.0)
     assert found.scores == scores

@@ -218,7 +218,8 @@ def test_a_resume_that_cannot_be_leaves_the_folder_so_that_a_right_one_works(unb
         experiment.train(other_model, out, resume=True)
     with pytest.raises(UsageError, match="settings it began with, but tokenizer changed"):
         experiment.train(other_tokenizer, out, resume=True)
-    for override in ("seed=9", "data.pairs=90", "batch.tokens=99", "training.label_smoothing=0.2"):
+    objective = ("training.label_smoothing=0.2", "training.reward=4.0", "training.samples=9")
+    for override in ("seed=9", "data.pairs=90", "batch.tokens=99", *objective):
         with pytest.raises(UsageError, match=r"settings it began with, but .* changed"):
             experiment.train(generated_recipe([override]), out, resume=True)
     with pytest.raises(UsageError, match=r"training\.steps must be at least 12"):
@@ -258,9 +259,10 @@ def test_a_run_without_a_fingerprint_goes_on_and_a_broken_report_is_named(unbrok
     shutil.copytree(unbroken, out)
     (out / folder.DATA).write_text("{}")
     assert experiment.train(RECIPE, out, resume=True).step == 30
-    (out / folder.DATA).write_text("[")
-    with pytest.raises(DataError, match=r"data\.json: must be what Regard wrote"):
-        experiment.train(RECIPE, out, resume=True)
+    for broken in ("[", "[]"):
+        (out / folder.DATA).write_text(broken)
+        with pytest.raises(DataError, match=r"data\.json: must be what Regard wrote"):
+            experiment.train(RECIPE, out, resume=True)
 
 
 def test_text_read_line_by_line_is_told(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

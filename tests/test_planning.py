@@ -1,13 +1,11 @@
-"""Plans: sizes are counted, times follow from the formula, and a chosen recipe is one that can be typed again."""
+"""Plans: sizes are counted, and times follow from the formula."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,11 +17,11 @@ from regard.data.glance import CorpusSize, measure
 from regard.errors import MissingError, UsageError
 from regard.machine import Machine
 from regard.models.build import build
-from regard.planning import FILLED, SHARE, choose, plan
-from regard.recipe import Recipe, load_recipe
+from regard.planning import FILLED, SHARE, plan
+from regard.recipe import load_recipe
 from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
-from regard.viewing.costs import Lesson, count
+from regard.viewing.costs import count
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
 
 CPU = Machine("cpu", "a CPU", 2, 16 * 10**9)
@@ -225,101 +223,6 @@ def test_rows_of_buckets_are_as_long_as_sentences() -> None:
     assert plan(recipe, CPU, CorpusSize(100, 4_500, 4_500)).length == 11  # ten tokens and an end
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0.00 "), (7, "7.00 "), (999, "999 "), (1_000, "1.00 k"), (82_542_592, "82.5 M"), (3.2e18, "3200 P")],
-)
-def test_short_numbers(value: float, text: str) -> None:
-    assert planning._short(value) == text
-
-
-# ---- the recipe nobody gave
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Costs by a rule of thumb, for tests of the choice itself."""
-
-    def thumb(model: Any, length: int, tokens: int, moments: int) -> Lesson:
-        parameters = sum(weight.numel() for weight in model.parameters())
-        return Lesson(tokens // length, 6 * parameters, *[4 * parameters] * 4)
-
-    monkeypatch.setattr(planning, "count_training", thumb)
-
-
-def corpus(pairs: int) -> CorpusSize:
-    return CorpusSize(pairs, 60 * pairs, 60 * pairs)
-
-
-DATA = ["data={kind='files', source='a.en', target='a.de'}"]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "machine", "speed", "preset"),
-    [
-        (5_000, CPU, 1e15, "tiny"),
-        (5_000, GPU, 1e15, "tiny"),
-        (150_000, CPU, 1e15, "small"),
-        (150_000, CPU, 1e11, "tiny"),  # a small one would take too long
-        (150_000, GPU, 1e15, "medium"),
-        (4_000_000, GPU, 1e15, "base"),
-        (4_000_000, GPU, 1e9, "base"),  # a GPU's owner decides for how long
-    ],
-)
-def test_the_choice_follows_corpus_and_machine(
-    pairs: int, machine: Machine, speed: float, preset: str, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: speed)
-    found = choose(corpus(pairs), machine, DATA)
-    assert found.preset == preset
-    assert found.plan.steps == found.recipe.training.steps
-    assert found.recipe.data == Files("a.en", "a.de")
-    assert found.recipe.training.optimiser.warmup <= found.recipe.training.steps / 5
-    # Every reason but the first is about a change, and the command in full gives the same recipe.
-    assert {reason.split(":")[0] for reason in found.reasons[1:]} <= set(found.changes)
-    command = found.to_text(["--source", "a.en"]).split("said in full: ")[1]
-    words = shlex.split(command)
-    assert words[:3] == ["regard", "train", preset]
-    assert load_recipe(preset, [*DATA, *[word for word in words[3:] if "=" in word]]) == found.recipe
-
-
-def test_on_a_slow_cpu_steps_are_cut_and_this_is_said(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: 2e9)
-    found = choose(corpus(40_000), CPU, DATA)
-    assert planning.FEWEST_STEPS <= found.recipe.training.steps < 10_000
-    assert found.recipe.training.validate_every <= found.recipe.training.steps / 10
-    assert "hours on this CPU" in found.reasons[-1]
-    assert found.plan.seconds <= 3600 * planning.CPU_HOURS * 1.1 or found.recipe.training.steps == planning.FEWEST_STEPS
-    asked = choose(corpus(40_000), CPU, DATA, ["training.steps=50_000"])
-    assert asked.recipe.training.steps == asked.plan.steps == 50_000
-
-
-def test_overrides_have_the_last_word(quick: None) -> None:
-    found = choose(corpus(5_000), GPU, DATA, ["model.d_model=64", "name=mine", "training.patience=3"])
-    assert (found.recipe.name, found.recipe.training.patience) == ("mine", 3)
-    assert found.recipe.model.d_model == 64  # type: ignore[union-attr]
-    table = choose(corpus(5_000), GPU, DATA, ["training={steps=80, keep=9}", "tokenizer.vocabulary=500"])
-    # What was not taken is not given a reason, either.
-    assert [reason.partition(":")[0] for reason in table.reasons] == ["`tiny`"]
-    assert "training.patience=10" in table.changes
-    words = shlex.split(table.to_text([]).split("said in full: ")[1])
-    assert load_recipe("tiny", [*DATA, *words[3:]]) == table.recipe
-
-
-def test_a_pipe_gets_the_small_recipe(quick: None) -> None:
-    found = choose(None, CPU, ["data={kind='files', source='-', target='a.de'}"])
-    assert (found.preset, found.changes, found.plan.corpus) == ("small", (), None)
-
-
-@pytest.mark.parametrize("overrides", [[], ["batch.tokens=1_000"]])
-def test_reasons_and_plan_tell_the_same_epochs(overrides: list[str], quick: None) -> None:
-    found = choose(corpus(3_000), GPU, DATA, overrides)
-    assert found.plan.steps_per_epoch is not None
-    epochs = f"about {found.plan.steps / found.plan.steps_per_epoch:.0f} epochs of {found.plan.steps_per_epoch} steps"
-    assert f"training.steps={planning.TINY.fewest}: {epochs}; " in found.reasons[-1]
-    assert epochs in found.plan.to_text()
-
-
 def test_epochs_are_said_in_words() -> None:
     recipe = generated_recipe()
     found = plan(recipe, CPU, CorpusSize(300, 9_000, 9_000))
@@ -328,17 +231,9 @@ def test_epochs_are_said_in_words() -> None:
     assert plan(recipe, CPU, None).epochs == ""
 
 
-def test_a_run_that_stops_after_its_best_averages_the_best(quick: None) -> None:
-    course = choose(corpus(3_000), GPU, DATA).recipe.training
-    assert (course.patience, course.keep_best, course.average_of) == (10, 5, "best")
-    assert course.average <= course.keep_best
-    assert course.save_every == course.validate_every  # a best one that was not saved cannot be kept
-    asked = choose(corpus(3_000), GPU, DATA, ["training.average_of=newest"])
-    assert asked.recipe.training.average_of == "newest"
-    assert not any("average_of" in change for change in asked.changes[:-1])
-
-
-@pytest.mark.parametrize("pairs", [1, 13, 49_999])
-def test_the_smallest_corpora_have_recipes_too(pairs: int, quick: None) -> None:
-    recipe: Recipe = choose(corpus(pairs), CPU, DATA).recipe
-    assert 1_000 <= recipe.tokenizer.vocabulary <= 8_000
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0.00 "), (7, "7.00 "), (999, "999 "), (1_000, "1.00 k"), (82_542_592, "82.5 M"), (3.2e18, "3200 P")],
+)
+def test_short_numbers(value: float, text: str) -> None:
+    assert planning._short(value) == text

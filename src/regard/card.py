@@ -41,6 +41,11 @@ TASKS = {
     "tag": "token-classification", "fill": "fill-mask", "translate": "translation",
     "rewrite": "text2text-generation",
 }  # fmt: skip
+DOES = {
+    "continue": "continues text", "compose": "continues music", "classify": "gives each text a label",
+    "tag": "gives each word a label", "fill": "fills gaps in text", "translate": "translates",
+    "rewrite": "writes a text for a text, such as its summary",
+}  # fmt: skip
 
 
 def start_facts(step: int, device: torch.device, processes: int = 1) -> dict[str, object]:
@@ -77,7 +82,7 @@ class Result:
 
 def model_card(place: Path, recipe: Recipe, result: Result) -> str:
     """The card of the model in the folder `place`, as Markdown."""
-    report = _report(place)
+    report = folder.read_report(place)
     events = read_metrics(place / folder.METRICS) if (place / folder.METRICS).is_file() else []
     languages = _languages(recipe, report)
     sections = [
@@ -115,11 +120,9 @@ def _front_matter(recipe: Recipe, result: Result, languages: Sequence[str]) -> s
 
 
 def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) -> str:
-    does = {"continue": "continues text", "compose": "continues music", "classify": "gives each text a label",
-            "tag": "gives each word a label", "fill": "fills gaps in text",
-            "translate": "translates", "rewrite": "writes a text for a text, such as its summary",
-            }[_verb(recipe, languages)]  # fmt: skip
-    if len(languages) == 2 and does == "translates":
+    verb = _verb(recipe, languages)
+    does = DOES[verb]
+    if len(languages) == 2 and verb == "translate":
         does += f" from `{languages[0]}` to `{languages[1]}`"
     elif languages:
         does += f" ({', '.join(f'`{language}`' for language in languages)})"
@@ -133,19 +136,15 @@ def _first_sentence(recipe: Recipe, result: Result, languages: Sequence[str]) ->
 def _use(place: Path, recipe: Recipe) -> str:
     # The folder may be moved and renamed; it is called here as it was when it was written.
     name = place.resolve().name
-    if (verb := _verb(recipe)) in ("classify", "tag"):
-        commands, call = f"regard {verb} {shlex.quote(name)} lines.txt > labels.txt", verb
-    elif verb == "fill":
-        commands, call = f"regard fill {shlex.quote(name)} 'Once _ a time'", verb
-    elif isinstance(recipe.data, Music):
-        commands, call = f"regard generate {shlex.quote(name)} --midi out.mid", "generate"
-    elif isinstance(recipe.data, Text):
-        commands, call = f"regard generate {shlex.quote(name)} 'Once upon a time'", "generate"
-    else:
-        commands, call = f"regard translate {shlex.quote(name)} lines.txt > translated.txt", "translate"
+    call, arguments = {
+        "classify": ("classify", "lines.txt > labels.txt"), "tag": ("tag", "lines.txt > labels.txt"),
+        "fill": ("fill", "'Once _ a time'"), "compose": ("generate", "--midi out.mid"),
+        "continue": ("generate", "'Once upon a time'"), "translate": ("translate", "lines.txt > translated.txt"),
+        "rewrite": ("translate", "lines.txt > translated.txt"),
+    }[_verb(recipe)]  # fmt: skip
     return (
         "## Use\n\nThe folder is all that is needed.\n\n"
-        f"```sh\n{commands}\n```\n\n"
+        f"```sh\nregard {call} {shlex.quote(name)} {arguments}\n```\n\n"
         f"```python\nimport regard\n\nmodel = regard.load({json.dumps(name, ensure_ascii=False)})\n"
         f'print(model.{call}(["…"]))\n```'
     )
@@ -279,11 +278,6 @@ def _verb(recipe: Recipe, languages: Sequence[str] = ()) -> str:
             translated = [translates((each.source_language, each.target_language), each.filters) for each in corpora]
             return "translate" if any(translated) else "rewrite"
     return "translate"
-
-
-def _report(place: Path) -> dict[str, Any]:
-    file = place / folder.DATA
-    return dict(json.loads(file.read_bytes())) if file.is_file() else {}
 
 
 def _corpus_name(recipe: Recipe) -> str:

@@ -26,6 +26,7 @@ from regard.training.trainer import Trainer, Validation
 SAMPLES = 3
 LABELLED = 5_000  # texts that are labelled, for accuracy and F1
 GREEDY = SearchSettings(beam=1)
+ROWS = 64  # that are translated at once
 CONTINUED = SamplingSettings(temperature=0.8, top_k=40, max_tokens=30)  # how a language model shows what it can
 PROMPT = 8
 
@@ -41,8 +42,8 @@ class Examination:
     bleu: Score | None
     """If the recipe asks for it."""
     samples: tuple[Sample, ...]
-    labels: bool
-    """Whether it answers with labels, not with text."""
+    gives_labels: bool
+    """Instead of text."""
 
     @property
     def scores(self) -> tuple[Score, ...]:
@@ -52,12 +53,12 @@ class Examination:
     @property
     def likelihood(self) -> str:
         """The likelihood in words: a perplexity, or a loss where there are labels."""
-        return f"{'loss' if self.labels else 'perplexity'} {self.likelihood_alone}"
+        return f"{'loss' if self.gives_labels else 'perplexity'} {self.likelihood_alone}"
 
     @property
     def likelihood_alone(self) -> str:
         """The same without its name."""
-        return f"{self.validation.nll:.4f}" if self.labels else f"{self.validation.perplexity:.3f}"
+        return f"{self.validation.nll:.4f}" if self.gives_labels else f"{self.validation.perplexity:.3f}"
 
     def to_json(self) -> dict[str, object]:
         """For `metrics.jsonl`."""
@@ -69,7 +70,7 @@ class Examination:
         return values if self.bleu is None else {**values, "bleu": self.bleu.value}
 
     def __str__(self) -> str:
-        each = "a label" if self.labels else "per token"
+        each = "a label" if self.gives_labels else "per token"
         scores = "".join(f", {score.name} {score.value:.2f}" for score in self.scores)
         return f"step {self.step:,}: validation {self.likelihood} {each}{scores}"
 
@@ -85,11 +86,11 @@ class Examiner:
         # Of what is hidden only a part is to be said: nobody knows how many bytes that is.
         size = self.data.valid_bytes if self.trainer.batches.lesson is None else 0
         validation = self.trainer.validate(self._batches(), size)
-        labels = self._label_scores()
+        label_scores = self._label_scores()
         samples = self._samples(max(SAMPLES, self._bleu_lines))
         return Examination(
-            self.trainer.step, validation, tuple(labels), self._bleu(samples), tuple(samples[:SAMPLES]),
-            self.data.valid.labels is not None,
+            self.trainer.step, validation, tuple(label_scores), self._bleu(samples), tuple(samples[:SAMPLES]),
+            gives_labels=self.data.valid.labels is not None,
         )  # fmt: skip
 
     def _batches(self) -> Iterator[Batch]:
@@ -157,8 +158,8 @@ class Examiner:
     def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
         tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
         texts = []
-        for first in range(0, len(sources), 64):
-            rows = [[*ids, specials.end] for ids in sources[first : first + 64]]
+        for first in range(0, len(sources), ROWS):
+            rows = [[*ids, specials.end] for ids in sources[first : first + ROWS]]
             tokens = Tokens.padded(rows, specials.padding).to(self.trainer.device)
             found = beam_search(model, tokens, specials, GREEDY)
             texts += [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]

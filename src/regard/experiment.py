@@ -7,15 +7,16 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from torch import Tensor
 
-from regard import bands, card, folder, settings
+from regard import card, folder, settings
 from regard.assembly import new_trainer
+from regard.bands.comparing import not_compared, watch_of
 from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
@@ -33,6 +34,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
+from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING
 from regard.training.report import Ending
 from regard.training.saving import Saver
@@ -41,7 +43,7 @@ from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
-FIXED_TRAINING = ("label_smoothing", "r_drop", "simcut", "simcut_rate", "ema", "by_clock", "optimiser")
+FIXED_TRAINING = (*(field.name for field in fields(ObjectiveSettings)), "ema", "by_clock", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
 ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
 
@@ -89,17 +91,21 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
             with run.saver:
                 return run.to_the_end()
         except OSError as error:
-            if error.errno not in checkpoint.FULL:
-                raise
-            kept = checkpoint.found(out / folder.CHECKPOINTS)
-            whole = f"The checkpoint of step {int(kept[-1].name):,} is whole" if kept else "There is no checkpoint yet"
-            raise MissingError(
-                f"{error.filename or out}: the disk must have room for what a run writes, but has none "
-                f"({error.strerror}). {whole}: make room, then go on with: regard train --resume --out {out}"
-            ) from error
+            if error.errno in checkpoint.FULL:
+                raise _no_room(out, error) from error
+            raise
         finally:
             run.trainer.close()
             run.log.close()
+
+
+def _no_room(out: Path, error: OSError) -> MissingError:
+    kept = checkpoint.found(out / folder.CHECKPOINTS)
+    whole = f"The checkpoint of step {int(kept[-1].name):,} is whole" if kept else "There is no checkpoint yet"
+    return MissingError(
+        f"{error.filename or out}: the disk must have room for what a run writes, but has none ({error.strerror}). "
+        f"{whole}: make room, then go on with: regard train --resume --out {out}"
+    )
 
 
 class _Run:
@@ -123,24 +129,29 @@ class _Run:
             report = report and {**report, folder.FINGERPRINT: self.data.fingerprint.to_json()}
             folder.write_beginning(out, recipe, self.data.tokenizer, report)
         self.log = self._open_log()
-        self.watch = bands.watch_of(recipe, self.data.fingerprint.to_json())
+        self.watch = watch_of(recipe, self.data.fingerprint.to_json())
         for warning in warnings:
             self.log.say(f"warning: {warning}")
-        if self.data.report is not None:
-            self.log.say(self.data.report.to_text())
-        parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
+        self._introduce()
+        if not resume and (why := not_compared(recipe, self.data.fingerprint.to_json())) is not None:
+            self.log.say(why)
+
+    def _introduce(self) -> None:
+        """Say what is trained, on what, and what looks wrong."""
+        data = self.data
+        if data.report is not None:
+            self.log.say(data.report.to_text())
+        labels = "" if data.train.labels is None else f"; {len(labels_of(data.tokenizer))} labels"
         self.log.say(
-            f"{so_many(len(self.data.train), 'example')} to train on, {len(self.data.valid):,} for validation; "
-            f"{self._vocabulary}; {parameters:,} parameters on {self.trainer.device}"
+            f"{so_many(len(data.train), 'example')} to train on, {len(data.valid):,} for validation; "
+            f"{self._vocabulary:,} tokens{labels}; {self._parameters:,} parameters on {self.trainer.device}"
         )
         self.log.say(self.trainer.batches.summary())
-        if recipe.export.check:
-            for line in features.report(recipe.model):
+        if self.recipe.export.check:
+            for line in features.report(self.recipe.model):
                 self.log.say(line)
         if torn := self._torn():
             self.log.say(f"warning: {torn}")
-        if not resume and (why := bands.not_compared(recipe, self.data.fingerprint.to_json())) is not None:
-            self.log.say(why)
 
     def _torn(self) -> str | None:
         """What to say where the rows of a batch tear a text apart that the model could read on."""
@@ -178,11 +189,14 @@ class _Run:
         return data
 
     @property
-    def _vocabulary(self) -> str:
+    def _vocabulary(self) -> int:
+        """How many tokens the model knows; labels are none."""
         tokenizer = self.data.tokenizer
-        if self.data.train.labels is None:
-            return f"{tokenizer.size:,} tokens"
-        return f"{tokenizer.source.size:,} tokens; {len(labels_of(tokenizer))} labels"
+        return tokenizer.size if self.data.train.labels is None else tokenizer.source.size
+
+    @property
+    def _parameters(self) -> int:
+        return sum(weight.numel() for weight in self.trainer.model.parameters())
 
     def _open_log(self) -> TrainingLog:
         first, steps = self.trainer.step, self.recipe.training.steps
@@ -352,15 +366,17 @@ class _Run:
         outcome = self._ended(ending, None, final)
         self._draw_curves()
         if self.team.leads:
-            parameters = sum(weight.numel() for weight in self.trainer.model.parameters())
-            tokenizer = self.data.tokenizer
-            size = tokenizer.size if self.data.train.labels is None else tokenizer.source.size
-            events = read_metrics(self.out / folder.METRICS)
-            tokens = sum(event["tokens"] for event in events if event["event"] == "step")
-            flops = training_flops(self.recipe, size, tokens, ending.step)
-            result = card.Result(parameters, size, ending.step, ending.sentence, final.validation, final.scores, flops)
-            folder.write_end(self.out, weights, card.model_card(self.out, self.recipe, result))
+            folder.write_end(self.out, weights, self._card(ending, final))
         return outcome
+
+    def _card(self, ending: Ending, final: Examination) -> str:
+        events = read_metrics(self.out / folder.METRICS)
+        tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+        result = card.Result(
+            self._parameters, self._vocabulary, ending.step, ending.sentence, final.validation, final.scores,
+            training_flops(self.recipe, self._vocabulary, tokens, ending.step),
+        )  # fmt: skip
+        return card.model_card(self.out, self.recipe, result)
 
     def _final_model(self) -> tuple[dict[str, Tensor], str, Examination]:
         """Weights, what they are, and what a model with them can do, which has them now."""

@@ -66,7 +66,12 @@ def write_beginning(
     write_file(folder / RECIPE, settings.to_toml(recipe))
     write_file(folder / TOKENIZER, tokenizer.to_json())
     if report is not None:
-        write_file(folder / DATA, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        write_report(folder, report)
+
+
+def write_report(folder: Path, report: Mapping[str, object]) -> None:
+    """What became of the corpus."""
+    write_file(folder / DATA, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
@@ -84,16 +89,23 @@ def read_recipe(folder: Path, overrides: Sequence[str] = ()) -> Recipe:
     return build_recipe(settings.read(folder / RECIPE, find), overrides, str(folder / RECIPE))
 
 
-def read_fingerprint(folder: Path) -> Mapping[str, Any] | None:
-    """Which corpus the run in a folder began with; None where nothing says."""
+def read_report(folder: Path) -> dict[str, Any]:
+    """What became of the corpus; empty where nothing says, as of a model that was imported."""
     file = folder / DATA
     if not file.is_file():
-        return None
+        return {}
     try:
-        found: Mapping[str, Any] | None = json.loads(file.read_bytes()).get(FINGERPRINT)
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
         return found
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise DataError(f"{file}: must be what Regard wrote, but cannot be read ({error}). Restore it.") from error
+
+
+def read_fingerprint(folder: Path) -> Mapping[str, Any] | None:
+    """Which corpus the run in a folder began with; None where nothing says."""
+    return read_report(folder).get(FINGERPRINT)
 
 
 def load_folder(folder: Path, device: torch.device) -> Loaded:

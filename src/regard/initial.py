@@ -20,11 +20,12 @@ from regard.settings.tree import text_of
 from regard.text.tokenizer import Tokenizer
 
 TAKEN_OVER = "a model that goes on reads text as it did before"
+LEARNED = "its weights were learned so"
 REASONS = {
     "vocabulary": "each token has its own weights, and others would mean other tokens",
     "max_positions": "so many positions were learned, and there are no others",
 }
-MATRIX = "body.embedding.table.weight"
+EMBEDDING = "body.embedding.table.weight"
 CUTS = ("dropout", "dropout_cuts")  # settings of a tokenizer that change what is trained on, not the vocabulary
 
 
@@ -54,7 +55,7 @@ def beginning_of(recipe: Recipe) -> Beginning | None:
     weights = before.network.state_dict()
     if isinstance(before.network, Bert) and recipe.model.kind in LABELLING:
         weights = {name: weight for name, weight in weights.items() if name.startswith("body.")}
-        weights[MATRIX] = weights[MATRIX][: before.network.vocabulary]  # without the mask, which no text has
+        weights[EMBEDDING] = weights[EMBEDDING][: before.network.vocabulary]  # without the mask, which no text has
     return Beginning(place, before.tokenizer, weights)
 
 
@@ -68,17 +69,16 @@ def _other_vocabulary(recipe: Recipe, before: Recipe) -> list[str]:
 
 def _other_model(recipe: Recipe, before: Recipe) -> list[str]:
     """What is asked of a model that is there already."""
-    asked, there = recipe.model, before.model
+    asked, there, free = recipe.model, before.model, ["kind", *WEIGHTLESS]
     if isinstance(there, BertSettings) and isinstance(asked, ClassifierSettings | TaggerSettings):
-        return _differences("model.body", asked.body, there, ["kind", *WEIGHTLESS], "its weights were learned so")
+        return _differences("model.body", asked.body, there, free, LEARNED)
     if type(asked) is not type(there) and not {asked.kind, there.kind} <= SAME_WEIGHTS:
         return [f"model.kind must be `{there.kind}`, but is `{asked.kind}`: other models have other weights"]
-    free = ["kind", *WEIGHTLESS]
     if isinstance(there, StackSettings):
         # Settings of positions that the model does not have.
         free += ["max_positions"] if there.positions != "learned" else []
         free += ["reach"] if there.positions != "relative" else []
-    return _differences("model", asked, there, free, "its weights were learned so")
+    return _differences("model", asked, there, free, LEARNED)
 
 
 def _differences(table: str, asked: Any, there: Any, free: Collection[str], reason: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run will take, before it takes it: a recipe that fits corpus and machine, its memory, its speed and its time.
+"""What a run will take, before it takes it: its memory, its speed and its time.
 
     seconds a step = (tokens · FLOPs a token / processes + the optimiser's FLOPs) / (share · FLOP/s of a matrix product)
 
@@ -9,9 +9,7 @@ Of the optimisers only Muon has products of its own, and every process makes all
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from shlex import quote
 from typing import Any, Literal
 
 import torch
@@ -22,8 +20,7 @@ from regard.errors import UsageError
 from regard.machine import Machine, matmul_speed
 from regard.models.build import build_any
 from regard.models.interface import Learner, SequenceModel
-from regard.recipe import LABELLING, Recipe, load_recipe
-from regard.settings.tree import text_of
+from regard.recipe import LABELLING, Recipe
 from regard.status import clock
 from regard.text.learning import SPECIALS
 from regard.training.optim import state_bytes, step_flops
@@ -34,11 +31,6 @@ from regard.viewing.costs import SENTENCE, count_training, spent
 SHARE = {"cpu": 0.3, "cuda": 0.5}
 BYTES_ALONE = 256 + len(SPECIALS)  # tokens of a vocabulary in which nothing is merged
 FILLED = 0.95  # the share of a packed batch that is not padding
-CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
-FEWEST_STEPS = 1_000
-
-
-# ---- what a recipe takes
 
 
 @dataclass(frozen=True)
@@ -271,133 +263,3 @@ def _short(value: float) -> str:
     power = 0 if value < 1 else min(5, int(math.log10(value) + 1e-9) // 3)
     amount = value / 1000**power
     return f"{amount:.{max(0, 2 - int(math.log10(max(amount, 1))))}f} {['', 'k', 'M', 'G', 'T', 'P'][power]}"
-
-
-# ---- a recipe for those who bring none
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A recipe chosen for a corpus and a machine: a preset, what is changed in it, and why."""
-
-    recipe: Recipe
-    preset: str
-    changes: tuple[str, ...]
-    """What was chosen, and then what was asked for."""
-    reasons: tuple[str, ...]
-    plan: Plan
-
-    def to_text(self, arguments: Sequence[str]) -> str:
-        """The reasons, the plan, and the command that says the same; `arguments` are those for the corpus."""
-        lines = ["No recipe was given, so here is one:", *(f"  {reason}" for reason in self.reasons)]
-        command = " ".join(["regard train", self.preset, *map(quote, self.changes), *arguments])
-        return "\n".join([*lines, self.plan.to_text(), f"The same, said in full: {command}"])
-
-
-@dataclass(frozen=True)
-class _Size:
-    """A preset, the epochs it is worth training for, and the steps these must come to at least and at most."""
-
-    preset: str
-    epochs: int
-    fewest: int
-    most: int
-
-
-TINY, SMALL = _Size("tiny", 120, 3_000, 10_000), _Size("small", 40, 5_000, 30_000)
-MEDIUM, BASE = _Size("medium", 40, 10_000, 60_000), _Size("base", 20, 50_000, 100_000)
-
-
-def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
-    """A recipe for a corpus of this size; `data` and `overrides` are settings that stand, `overrides` above all."""
-    if size is None:
-        recipe = load_recipe("small", [*data, *overrides])
-        reason = "`small`: the corpus comes through a pipe, so that its size is not known"
-        return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
-    for candidate in _candidates(size, machine):
-        steps = _steps(candidate, size)
-        changes, reasons = _changes(candidate, size)
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
-        found = plan(recipe, machine, size)
-        if machine.device != "cpu" or found.seconds <= 3600 * CPU_HOURS:
-            break
-    why = f"{found.epochs}; training stops earlier when validation stops improving"
-    # Who asks for a number of steps gets them.
-    if machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS and recipe.training.steps == steps:
-        hours = found.seconds / 3600
-        fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
-        why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
-        found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
-        steps = fewer
-    reasons.append(f"training.steps={steps}: {why}")
-    stands = [change for change in [*changes, *_schedule(candidate, steps)] if _holds(recipe, change)]
-    reasons = [reasons[0], *(reason for reason in reasons[1:] if reason.partition(":")[0] in stands)]
-    return Choice(recipe, candidate.preset, (*stands, *overrides), tuple(reasons), found)
-
-
-def _holds(recipe: Recipe, change: str) -> bool:
-    """Whether nothing that was asked for took a chosen setting's place."""
-    key, _, value = change.partition("=")
-    found: Any = recipe
-    for part in key.split("."):
-        found = getattr(found, part, None)
-    return text_of(found) == value
-
-
-def _candidates(size: CorpusSize, machine: Machine) -> list[_Size]:
-    """What suits the corpus, then what to fall back on where that takes too long."""
-    if size.pairs < 50_000:
-        return [TINY]
-    if machine.device == "cpu":
-        return [SMALL, TINY]
-    return [MEDIUM] if size.pairs < 1_000_000 else [BASE]
-
-
-_WHY = {
-    "tiny": "so few pairs are learned by heart by larger models",
-    "small": "this is as much as a CPU trains in some hours",
-    "medium": "more than a tiny model can hold, less than a base model needs",
-    "base": "the paper's base model, for corpora of a million pairs and more",
-}
-
-
-def _changes(candidate: _Size, size: CorpusSize) -> tuple[list[str], list[str]]:
-    """What to change in the preset's vocabulary and model, and why."""
-    preset = candidate.preset
-    vocabulary = {"medium": 16_000 if size.pairs >= 300_000 else 10_000, "base": 32_000}.get(
-        preset, min(8_000, max(1_000, _rounded(size.pairs / 5, 1_000)))
-    )
-    changes = [f"tokenizer.vocabulary={vocabulary}"]
-    reasons = [
-        f"`{preset}`: {so_many(size.pairs, 'pair')}; {_WHY[preset]}",
-        f"tokenizer.vocabulary={vocabulary}: so that most tokens occur often enough to be learned",
-    ]
-    if preset == "small" and size.pairs < 300_000:
-        changes.append("model.dropout=0.3")
-        reasons.append("model.dropout=0.3: against learning by heart")
-    return changes, reasons
-
-
-def _steps(candidate: _Size, size: CorpusSize) -> int:
-    """The steps of as many epochs as the preset is worth, within its bounds."""
-    tokens = FILLED * load_recipe(candidate.preset).batch.tokens
-    return min(candidate.most, max(candidate.fewest, _rounded(candidate.epochs * size.tokens / tokens)))
-
-
-def _schedule(candidate: _Size, steps: int) -> list[str]:
-    """Some forty validations and as many checkpoints; ten validations without a better one end the run.
-
-    The newest checkpoints are then all from after the best one, so the model is the mean of the best instead.
-    """
-    every = max(50, _rounded(steps / 40, 50))
-    warmup = min(load_recipe(candidate.preset).training.optimiser.warmup, steps // 5)
-    return [
-        f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
-        "training.patience=10", "training.keep_best=5", 'training.average_of="best"',
-        f"training.optimiser.warmup={warmup}",
-    ]  # fmt: skip
-
-
-def _rounded(value: float, to: int = 100) -> int:
-    return max(1, round(value / to)) * to

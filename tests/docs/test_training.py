@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from regard import bands, planning
+from regard import choosing
+from regard.bands.band import BANDS, read_band
+from regard.bands.comparing import AMOUNT
+from regard.choosing import CPU_HOURS
 from regard.data.glance import BYTES_A_TOKEN
-from regard.planning import CPU_HOURS, SHARE
+from regard.planning import SHARE
 from regard.recipe import presets
 from regard.status import PAUSE_ELSEWHERE
 from regard.training import usual
@@ -50,7 +53,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"over the last {RECENT:g} seconds" in text
     assert PAUSE_ELSEWHERE == 10
     assert "every ten seconds" in text
-    sizes = (planning.TINY, planning.SMALL, planning.MEDIUM, planning.BASE)
+    sizes = (choosing.TINY, choosing.SMALL, choosing.MEDIUM, choosing.BASE)
     epochs = sorted(size.epochs for size in sizes)
     assert f"some {epochs[0]} to {epochs[-1]} epochs" in text
     rows = table_rows(PAGE.read_text(encoding="utf-8"))
@@ -76,10 +79,10 @@ def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
     assert f"mean ± {usual.WIDTH:g} standard deviations over the runs, but at least ± {usual.FLOOR} nats" in text
     assert usual.FAR == 3
     assert "three times as far off" in text
-    assert bands.AMOUNT == 1 / 20
+    assert AMOUNT == 1 / 20
     assert "one in twenty" in text
     rows = {row[0].strip("`"): row[1:] for row in table_rows(text.rpartition("| recipe |")[2])}
-    files = {file.stem: bands.read_band(file) for file in bands.BANDS.glob("*.toml")}
+    files = {file.stem: read_band(file) for file in BANDS.glob("*.toml")}
     assert rows.keys() == files.keys()
     for name, band in files.items():
         last = [points[-1] for points in (band.course.training, band.course.validation)]

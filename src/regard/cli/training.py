@@ -16,8 +16,8 @@ from regard.cli.common import STOPPED_BY
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from regard.choosing import Choice
     from regard.machine import Machine
-    from regard.planning import Choice
     from regard.recipe import Recipe
 
 
@@ -146,13 +146,13 @@ class _Asked:
 
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine."""
-        from regard import planning
+        from regard.choosing import choose
         from regard.data.glance import measure
         from regard.recipe import load_recipe
 
         settings = load_recipe("small", [*self.data, *self.changes])
         size = measure(settings.data)
-        return planning.choose(size, _machine(settings), self.data, self.changes)
+        return choose(size, _machine(settings), self.data, self.changes)
 
 
 def _machine(recipe: Recipe) -> Machine:

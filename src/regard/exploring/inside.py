@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from regard import bands, folder, settings
+from regard import folder, settings
+from regard.bands.comparing import usual_course
 from regard.data.generated import Generated
 from regard.data.sources import Files
 from regard.engines.ctranslate2 import CTranslate2Model
@@ -213,4 +214,4 @@ def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
     if place is None or not (place / folder.METRICS).is_file():
         return None
     events = read_metrics(place / folder.METRICS)
-    return training_svg(events, f"How {bundle.recipe.name} learned", bands.usual_course(place))
+    return training_svg(events, f"How {bundle.recipe.name} learned", usual_course(place))

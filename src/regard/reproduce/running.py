@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import math
 import shutil
 import statistics
@@ -222,9 +221,9 @@ def _go_along(place: Path, recipe: Recipe) -> None:
     before = folder.read_recipe(place)
     if before.data == recipe.data or (now := _moved(place, recipe)) is None:
         return
-    report = json.loads((place / folder.DATA).read_bytes())
+    report = folder.read_report(place)
     report[folder.FINGERPRINT]["files"] = dict(now.files)
-    write_file(place / folder.DATA, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    folder.write_report(place, report)
     write_file(place / folder.RECIPE, settings.to_toml(replace(before, data=recipe.data)))
 
 

@@ -1,0 +1,131 @@
+"""A run beside the usual course of its recipe: whether they can be compared, and what the run has otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard import folder
+from regard.bands.band import Band, band_of_recipe
+from regard.bands.decisive import CORPUS, MUST_BE_SAME, corpus_hashes, decisive_settings, within
+from regard.data.generated import Generated
+from regard.recipe import Recipe
+from regard.settings.tree import text_of
+from regard.training.usual import Course, Watch
+
+AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
+NAMED = 3  # at most so many differences, where a run is not compared
+THOUGHTS = {
+    "training.optimiser": "a rate too high, a warm-up too short, or a rate too low, which learns the same later",
+    "batch": "fewer examples in as many steps, and noisier gradients",
+    "training.steps": "a rate that falls at other steps",
+    "training.by_clock": "a rate that falls at other steps",
+    "training.precision": "fewer bits",
+    "training.parts": "sums in another order, though that is seldom seen",
+    "training.deterministic": "sums in another order, though that is seldom seen",
+    CORPUS: "other sentences of the same kinds",
+}  # docs/training.md has the same as a table
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A band, and a run of this recipe on the corpus of this fingerprint."""
+
+    band: Band
+    recipe: Recipe
+    fingerprint: Mapping[str, Any]
+
+    def hindrances(self) -> list[str]:
+        """What the run has otherwise that gives its losses another meaning; nothing where they can be compared."""
+        usual_name = self.band.course.recipe
+        if self.recipe.name != usual_name:
+            return [f"`name` is {text_of(self.recipe.name)}, not {text_of(usual_name)}"]
+        differing = self._differing()
+        found = [_in_words(key, *values) for key, values in differing.items() if within(key, MUST_BE_SAME)]
+        if self._swapped():
+            found.append("its files are the same the other way round")
+        amounts = self._other_amounts()
+        if amounts and not found:
+            asked = [_in_words(key, *values) for key, values in differing.items() if within(key, [CORPUS])]
+            found = asked or amounts[:1]
+        return found
+
+    def causes(self) -> list[str]:
+        """What the run has otherwise than those that were measured, though its losses mean the same."""
+        differing = self._differing()
+        found = [_in_words(key, *values) for key, values in differing.items() if not within(key, MUST_BE_SAME)]
+        if corpus_hashes(self.fingerprint) != self.band.corpus:
+            lines = ", whose lines may not stand beside their translations" if self.recipe.data.kind == "files" else ""
+            found.append(f"the corpus is about as large, but another one{lines}")
+        return found
+
+    def thoughts(self) -> list[str]:
+        """What to think of where the run learns badly, in a few words."""
+        differing = self._differing()
+        found = [thought for place, thought in THOUGHTS.items() if any(within(key, [place]) for key in differing)]
+        return list(dict.fromkeys(found))
+
+    def _differing(self) -> dict[str, tuple[Any, Any]]:
+        """By dotted key, the values here that are other than the usual ones, and these; of a corpus if it can be."""
+        here, usually = decisive_settings(self.recipe), self.band.settings
+        both_generated = not self.band.corpus and isinstance(self.recipe.data, Generated)
+        found = {}
+        # What such a run does not have at all is told only where it must be the same.
+        for key in {**here, **{key: None for key in usually if within(key, MUST_BE_SAME)}}:
+            value, default = here.get(key, (None, None))
+            usual = usually.get(key, default)
+            if value != usual and (both_generated or not within(key, [CORPUS])):
+                found[key] = (value, usual)
+        return found
+
+    def _swapped(self) -> bool:
+        """Whether the files are the same in another order: to translate the other way round is another thing."""
+        here, usual = corpus_hashes(self.fingerprint), self.band.corpus
+        return here != usual and sorted(here) == sorted(usual)
+
+    def _other_amounts(self) -> list[str]:
+        """Examples and tokens, if the corpus has many more or fewer than usual."""
+        pairs = (("examples", self.band.examples), ("tokens", self.band.tokens))
+        amounts = ((name, self.fingerprint.get(name) or 0, usual) for name, usual in pairs)
+        return [
+            f"its corpus has {here:,} {name}, not about {usual:,}"
+            for name, here, usual in amounts
+            if abs(here - usual) > AMOUNT * usual
+        ]
+
+
+def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
+    """Why a run is not compared with the usual course of its recipe; None where it is, or where none was measured.
+
+    Nor is anything said of one that goes on from another model: it has the recipe of that, and is meant to differ.
+    """
+    band = band_of_recipe(recipe.name)
+    if band is None or recipe.init != band.settings.get("init"):
+        return None
+    if not (found := Comparison(band, recipe, fingerprint).hindrances()):
+        return None
+    more = [f"{len(found) - NAMED:,} more"] if len(found) > NAMED else []
+    named = "; ".join([*found[:NAMED], *more])
+    return f"note: this run is not compared with the usual course of `{recipe.name}`: {named}."
+
+
+def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
+    """What compares a run of this recipe, on the corpus of this fingerprint, with the usual; None where none fits."""
+    if (band := band_of_recipe(recipe.name)) is None:
+        return None
+    comparison = Comparison(band, recipe, fingerprint)
+    return None if comparison.hindrances() else Watch(band.course, comparison.causes(), comparison.thoughts())
+
+
+def usual_course(place: Path) -> Course | None:
+    """The usual course of the run in a folder; None where none was measured."""
+    fingerprint = folder.read_fingerprint(place)
+    found = None if fingerprint is None else watch_of(folder.read_recipe(place), fingerprint)
+    return None if found is None else found.course
+
+
+def _in_words(key: str, value: Any, usual: Any) -> str:
+    than = "usually not set" if usual is None else f"not {text_of(usual)}"
+    return f"`{key}` is {'not set' if value is None else text_of(value)}, {than}"
