@@ -17,8 +17,6 @@ from regard.recipe import Recipe, load_recipe
 from regard.settings.tree import text_of
 
 DATA_FOLDER = "REGARD_DATA"  # the variable that names the folder of all corpora
-DIGITS = 5  # of the share that a moving mean keeps at each step
-SMALLEST = 10**-DIGITS
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,8 @@ def names_corpus(changes: Sequence[str]) -> bool:
 def recipe_of(study: Study, row: Row, asked: Asked) -> Recipe:
     """The recipe of one row: its preset, then its own changes, then the budget, the corpus, and what was asked for.
 
-    Fewer steps shorten the warm-up and the memory of a moving mean of the weights with them: each stays the same share
-    of all steps. A row's own changes of what the budget sets have the last word over it.
+    Fewer steps shorten the warm-up with them: it stays the same share of all steps. A row's own changes of what the
+    budget sets have the last word over it.
     """
     data = [] if asked.own_corpus else corpus_of(study, asked.data)
     try:
@@ -136,9 +134,6 @@ def _recipe_of(study: Study, row: Row, asked: Asked, data: Sequence[str]) -> Rec
         course = load_recipe(row.preset, [*study.budget, *row.overrides]).training
         warmup = max(1, round(course.optimiser.warmup * asked.steps / course.steps))
         fixed += [f"training.steps={asked.steps}", f"training.optimiser.warmup={warmup}"]
-        if course.ema is not None:
-            kept = round(course.ema ** (course.steps / asked.steps), DIGITS)
-            fixed.append(f"training.ema={min(max(kept, SMALLEST), 1 - SMALLEST):.{DIGITS}f}")
     return load_recipe(row.preset, [*fixed, *asked.overrides])
 
 

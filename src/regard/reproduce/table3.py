@@ -3,6 +3,10 @@
 The paper trained every row for 100,000 steps on WMT 2014 and measured on newstest2013. Here every row makes 1,200 steps
 on Europarl, six tenths of a pass over it, and is measured on its dev set. The figures are not to be compared, their
 order is.
+
+So few steps are too few for norms behind their sub-layers and for Adam with a long warm-up: with them the base model
+stood at perplexity 68, one of two layers at 23, and one of eight learned nothing. All rows have their norms first and
+are trained with Muon.
 """
 
 from __future__ import annotations
@@ -44,13 +48,12 @@ ROWS = (
     _row("big", "big: d_model 1024, d_ff 4096, 16 heads, dropout 0.3", 4.33, 26.4, 213),
 )
 
-# The paper's warm-up is 4,000 of 100,000 steps, which are more than all of these. A shorter one alone would raise the
-# highest rate, which is d_model^-0.5 · warmup^-0.5; √(360 / 4000) keeps it where the paper has it.
-# A moving mean of the weights stands for the average of the last five checkpoints, which would be the most of the work.
+# The base model bears a rate of 0.004, as in the preset `five-minutes`, and models of twice its width 1 / √2 of that.
+# The rate falls to nothing, which leaves nothing for an average of checkpoints to smooth.
 BUDGET = (
-    "training={steps = 1200, validate_every = 400, save_every = 400, keep = 1, average = 1, ema = 0.995}",
-    "training.deterministic=false",
-    "training.optimiser={schedule = 'paper', warmup = 360, factor = 0.3, clip = 1.0}",
+    "model.norm=pre",
+    "training={steps = 1200, validate_every = 400, save_every = 400, keep = 1, average = 1, deterministic = false}",
+    "training.optimiser={kind = 'muon', schedule = 'linear', rate = 3e-3, warmup = 200, clip = 1.0}",
 )
 
 TABLE3 = Study(
