@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +117,10 @@ class Bench:
 
 
 def results(out: Path) -> list[dict[str, Any]]:
-    """All lines of the results, of this call and of earlier ones."""
+    """All results, of this call and of earlier ones; what was found twice as it was found last."""
     file = out / "results.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    return list({(line["job"], line["what"]): line for line in lines}.values())
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def options(name: str, description: str | None, minutes: float) -> argparse.Argu
     parser.add_argument("--work", type=Path, default=Path(f"runs/{name}"))
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
     parser.add_argument("--minutes", type=float, default=minutes)
-    parser.add_argument("--only", help="names of runs, with commas between them")
+    parser.add_argument("--only", help="names of runs, with commas between them; * stands for anything")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
     parser.add_argument("--list", action="store_true", help="name the runs, and run none")
     return parser
@@ -211,15 +213,16 @@ def run_asked(
         for job in jobs:
             print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
         return
-    names = asked.only.split(",") if asked.only else [job.name for job in jobs]
-    if unknown := set(names) - {job.name for job in jobs}:
-        raise SystemExit(f"no such runs: {', '.join(sorted(unknown))}; see --list")
+    patterns = asked.only.split(",") if asked.only else ["*"]
+    chosen = {pattern: [job for job in jobs if fnmatchcase(job.name, pattern)] for pattern in patterns}
+    if unknown := sorted(pattern for pattern, found in chosen.items() if not found):
+        raise SystemExit(f"no such runs: {', '.join(unknown)}; see --list")
     for folder in (asked.out, asked.work):
         folder.mkdir(parents=True, exist_ok=True)
     places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
     deadline = time.monotonic() + 60 * asked.minutes - spare
     bench = Bench(*places, deadline, settings=(*settings, *asked.set))
-    endings = run_all([job for job in jobs if job.name in names], bench)
+    endings = run_all([job for job in jobs if any(job in found for found in chosen.values())], bench)
     found = table(asked.out, endings)
     bench.write("table.md", found + "\n")
     if (log := bench.work / "log.txt").is_file():

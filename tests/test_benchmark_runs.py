@@ -1,4 +1,4 @@
-"""What benchmarks keep: an evaluation is found again by its arguments, and by nothing less."""
+"""What benchmarks keep, and what they run: an evaluation is found again by its arguments, a run by its name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import labels
-from benchmarks.runs import Bench
+from benchmarks import labels, proof
+from benchmarks.runs import Bench, Job, options, results, run_asked
+from regard.reproduce.studies import STUDIES
 
 
 @pytest.fixture
@@ -69,3 +70,33 @@ def test_labels_are_measured_on_the_test_set(
     assert json.loads((bench.out / "classify-language.json").read_text())["answers"] == 7
     row = labels.table(bench.out, {"classify-language": "done"}).split("\n")[-1]
     assert [cell for cell in row.split("|") if cell.strip()] == [" `classify-language` ", " 7 ", " 1.00 ", " done "]
+
+
+def test_the_proof_names_every_row_of_every_study_once() -> None:
+    names = [job.name for job in proof.jobs()]
+    assert len(set(names)) == len(names)
+    assert {f"{study.name}-{row.name}" for study in STUDIES.values() for row in study.rows} < set(names)
+
+
+def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran: list[str] = []
+    jobs = [Job(name, 1.0, lambda _bench, name=name: ran.append(name)) for name in ("a-1", "a-2", "b-1", "c-1")]
+
+    def run(only: str) -> None:
+        asked = options("some", None, minutes=1.0).parse_args(
+            ["--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+        )
+        run_asked(asked, jobs, lambda _out, endings: f"ran {', '.join(endings)}", spare=0)
+
+    run("c-1,a-*")
+    assert ran == ["a-1", "a-2", "c-1"]  # in their own order
+    assert capsys.readouterr().out.endswith("ran a-1, a-2, c-1\n")
+    with pytest.raises(SystemExit, match=r"no such runs: d-\*; see --list"):
+        run("a-1,d-*")
+
+
+def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
+    for value in (1.0, 2.0):
+        bench.result("job", "BLEU", value)
+    bench.result("job", "chrF", 3.0)
+    assert [(row["what"], row["value"]) for row in results(bench.out)] == [("BLEU", 2.0), ("chrF", 3.0)]

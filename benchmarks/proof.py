@@ -1,0 +1,134 @@
+"""The runs of docs/results.md on one GPU, side by side where they may be; a second call goes on where this was stopped.
+
+    python -m benchmarks.proof --list
+    python -m benchmarks.proof --data FOLDER --out DIR --only 'table3-*,averaging' [--minutes 27]
+
+FOLDER is the folder of all corpora, as docs/reproduce.md has it. The rows of a study share the GPU, best with CUDA's
+multi-process service (`nvidia-cuda-mps-control -d`); what is told with its time has the GPU to itself. Figures go to
+DIR/results.jsonl, the result of a study's row to DIR/STUDY-ROW.json, curves and cards beside them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from benchmarks.runs import Bench, Job, options, run_asked
+from benchmarks.sentences import table
+from regard.reproduce.outcome import RESULT
+from regard.reproduce.studies import STUDIES
+from regard.reproduce.study import Row, Study
+
+HEAVY = ("big", "c-d1024", "deep-att", "gnmt", "gnmt-2", "moe")  # rows that go first, since they take longest
+AVERAGED = (5, 3, 1)  # checkpoints whose mean is the model
+EUROPARL, NEWS = "europarl-ende", "wmt14-newstest2014-ende"
+# A rate that falls to nothing leaves nothing to average: this one stays high, as the paper's did.
+STEADY = (
+    "training={by_clock = false, minutes = 60, steps = 2400, save_every = 100, validate_every = 800, keep = 5}",
+    "training.optimiser.schedule=inverse-sqrt",
+)
+R_DROP = ("seed=1", "training.r_drop=5", "training.steps=12000")
+EVALUATED = ("--examples", "0", *(("--precision", "bf16") if torch.cuda.is_available() else ()))
+WIDE = ("--beam", "12", "--alpha", "0.8")
+
+
+def europarl(bench: Bench) -> list[str]:
+    """The settings of Europarl, English to German, without its test set."""
+    place = bench.data / EUROPARL
+    files = {"source": "train.en.bz2", "target": "train.de.xz", "valid_source": "dev.en.bz2",
+             "valid_target": "dev.de.bz2"}  # fmt: skip
+    return ["data.kind=files", *(f"data.{key}={place / name}" for key, name in files.items())]
+
+
+def of_europarl(bench: Bench, split: str) -> tuple[str, str]:
+    """A test set of Europarl, or of the news."""
+    if split == "news":
+        return str(bench.data / NEWS / "newstest2014.en.gz"), str(bench.data / NEWS / "newstest2014.de.gz")
+    return str(bench.data / EUROPARL / f"{split}.en.bz2"), str(bench.data / EUROPARL / f"{split}.de.bz2")
+
+
+def multi30k(bench: Bench, name: str, overrides: Sequence[str]) -> None:
+    """English to German, lower-cased, on the three test sets."""
+    place = bench.data / "multi30k/task1"
+    files = {"source": "train.en.gz", "target": "train.de.gz", "valid_source": "val.en.gz",
+             "valid_target": "val.de.gz"}  # fmt: skip
+    settings = ["data.kind=files", *(f"data.{key}={place / file}" for key, file in files.items())]
+    folder = bench.train(name, "multi30k", *settings, *overrides)
+    bench.note(name, folder)
+    for test in ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
+        pair = (str(place / f"{test}.{language}.gz") for language in ("en", "de"))
+        scores = bench.evaluate(folder, *pair, "--lowercase", "--examples", "0")
+        for what in ("BLEU tokenised", "BLEU", "chrF"):
+            bench.result(name, f"{test} {what}", scores[what])
+
+
+def by_the_clock(bench: Bench, name: str) -> None:
+    """A translator of Europarl in so many minutes, with the beam of its recipe and with a wider one."""
+    folder = bench.train(name, name, *europarl(bench))
+    bench.note(name, folder)
+    for test in ("test", "news"):
+        for how, beam in (("", ()), (" beam 12", WIDE)):
+            scores = bench.evaluate(folder, *of_europarl(bench, test), *EVALUATED, *beam)
+            bench.result(name, f"{test}{how} BLEU", scores["BLEU"])
+
+
+def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) -> None:
+    """One run that ends with the mean of its last checkpoints, with that of fewer, and with the last alone."""
+    folder = bench.train(name, recipe, *europarl(bench), *overrides, f"training.average={AVERAGED[0]}")
+    bench.note(name, folder)
+    for count in AVERAGED:
+        ended = bench.work / f"{name}-{count}"
+        if not ended.exists():
+            bench.regard("train", "--resume", "--out", str(folder), f"training.average={count}")
+            shutil.copytree(folder, ended, ignore=shutil.ignore_patterns("checkpoints"))
+        for split in ("dev", "test"):
+            scores = bench.evaluate(ended, *of_europarl(bench, split), *EVALUATED)
+            for what in ("BLEU", "perplexity per token"):
+                bench.result(name, f"{split} {what}, mean of {count}", scores[what])
+
+
+def study_row(bench: Bench, study: Study, row: Row) -> None:
+    """Train and measure one row."""
+    out = bench.work / study.name
+    bench.regard("reproduce", study.name, "--data", str(bench.data), "--rows", row.name, "--out", str(out),
+                 *bench.settings)  # fmt: skip
+    bench.write(f"{study.name}-{row.name}.json", (out / row.name / RESULT).read_text())
+    metrics = out / row.name / "metrics.jsonl"
+    if metrics.is_file():  # an ensemble has none
+        bench.write(f"{study.name}-{row.name}-metrics.jsonl", metrics.read_text())
+
+
+def jobs() -> list[Job]:
+    """All runs; those that need the GPU to themselves first."""
+    alone = [
+        Job(name, 1.0, partial(by_the_clock, name=name), minutes=minutes)
+        for name, minutes in (("five-minutes", 7.5), ("twenty-five-minutes", 28))
+    ]
+    seeds = {f"multi30k-{seed}": (f"seed={seed}",) for seed in (1, 2, 3)}
+    alone += [Job(name, 1.0, partial(multi30k, name=name, overrides=seed), minutes=2) for name, seed in seeds.items()]
+    shared = [
+        Job("multi30k-r-drop", 0.2, partial(multi30k, name="multi30k-r-drop", overrides=R_DROP), minutes=8),
+        Job("averaging", 0.3, partial(averaging, name="averaging", recipe="five-minutes", overrides=STEADY), minutes=4),
+    ]
+    rows = [(study, row) for study in STUDIES.values() for row in study.rows]
+    rows.sort(key=lambda each: each[1].name not in HEAVY)  # the others stay in the order of their table
+    for study, row in rows:
+        needs = tuple(f"{study.name}-{member}" for member in row.members)
+        work = partial(study_row, study=study, row=row)
+        shared.append(Job(f"{study.name}-{row.name}", 0.2, work, needs, minutes=3 if row.name in HEAVY else 1))
+    return [*alone, *shared]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    if arguments is None:
+        print("  skipped: an hour of a GPU; python -m benchmarks.proof --help")
+        return
+    run_asked(options("proof", __doc__, minutes=27.0).parse_args(arguments), jobs(), table, spare=30)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
