@@ -77,10 +77,11 @@ def place_of(model: str, figure: Figure) -> tuple[str, str]:
     if model == "multi30k-pre":
         part = section(MULTI30K)
         return said(part, "(`model.norm=pre training.optimiser.clip=1.0`, one run) it was"), part
-    if model == "multi30k-fr":
+    if model in ("multi30k-fr", "multi30k-r-drop"):
         part, kind = section(MULTI30K), figure.metric.replace("BLEU", "sacreBLEU")
         column = f"{kind.replace('sacreBLEU tokenised', 'BLEU tokenised')}, lower-cased"
-        return first(tables(part)[1][figure.set.removesuffix("-fr")][column]), part
+        table = tables(part)[["multi30k-fr", "multi30k-r-drop"].index(model) + 1]
+        return first(table[figure.set.removesuffix("-fr")][column]), part
     if model in ("five-minutes", "five-minutes-sinusoidal"):
         part = section(FIVE_MINUTES)
         return first(tables(part)[0][ROWS[model]][COLUMNS[figure.set]]), part
