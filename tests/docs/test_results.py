@@ -12,6 +12,7 @@ import pytest
 from regard import folder, shipped
 from regard.planning import training_flops
 from regard.recipe import Recipe, load_recipe
+from regard.reproduce import rendering
 from regard.reproduce.outcome import read_row
 from regard.reproduce.published import Figure, published
 from regard.reproduce.studies import STUDIES
@@ -171,6 +172,14 @@ def test_the_cost_of_shipped_models_is_what_a_card_would_say(name: str) -> None:
     tokens = sum(event["tokens"] for event in events(name) if event["event"] == "step")
     words = "the writer for" if name == "writer" else "a translator for"
     assert f"{words} {cost(folder.read_recipe(place), vocabulary, tokens)}" in " ".join(section(SHIPPED).split())
+
+
+@pytest.mark.parametrize("study", ["ladder-multi30k", "ladder-europarl"])
+def test_the_pictures_of_a_ladder_are_what_its_results_draw(study: str) -> None:
+    drawn = rendering.Table.read(STUDIES[study], DOCS / "studies" / study).pictures()
+    assert list(drawn) == ["", "-learning"]
+    for ending, picture in drawn.items():
+        assert (DOCS / "pictures" / f"{study}{ending}.svg").read_text(encoding="utf-8") == picture
 
 
 @pytest.mark.parametrize(

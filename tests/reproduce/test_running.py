@@ -145,7 +145,11 @@ def test_a_row_has_what_regard_evaluate_says_and_what_its_log_adds_up_to(done: P
     assert found.test.perplexity == pytest.approx(scores["perplexity per token"].value, rel=1e-5)
     assert found.test.signatures["BLEU"] == scores["BLEU"].signature
     events = [json.loads(line) for line in (place / folder.METRICS).read_text().splitlines()]
-    assert found.tokens == sum(event["tokens"] for event in events if event["event"] == "step")
+    steps = [event for event in events if event["event"] == "step"]
+    assert found.tokens == sum(event["tokens"] for event in steps)
+    assert len(steps) <= 60  # so each is a point
+    assert [loss for _, loss in found.learning] == [round(event["loss"], 4) for event in steps]
+    assert found.learning[-1][0] == round((found.tokens - steps[-1]["tokens"] / 2) / 1e6, 3)
     assert found.parameters == sum(
         weight.numel() for weight in folder.load_folder(place, torch.device("cpu")).model.parameters()
     )

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,13 @@ class Outcome:
     """The SHA-256 of each file that it was trained on or validated with."""
     changes: list[str]
     """What whoever ran it asked for on top of the study's own settings."""
+    learning: list[tuple[float, float]] = field(default_factory=list)
+    """Millions of tokens read, and the training loss there; none of several models that write as one."""
 
     def __post_init__(self) -> None:
         _check_finite(self)
+        if not all(math.isfinite(number) for point in self.learning for number in point):
+            raise ValueError("`learning` must be of finite numbers, but has others")
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -11,22 +11,19 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.counts import so_many
 from regard.files import write_file
-from regard.folder import METRICS
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
 from regard.reproduce.study import Row, Study, names_corpus
 from regard.viewing.curves import Axis, Curve, curves_svg
-from regard.viewing.training_curves import loss_by_tokens, read_metrics
 
 SHOWN_OF_CHECKSUM = 12
 LEARNING = "-learning"  # how the name of the second picture ends
-POINTS = 60  # of a curve, at most
 MARKERS = 8  # of a curve, about
 TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
@@ -55,8 +52,6 @@ class Table:
     """Those it is about."""
     outcomes: dict[str, Outcome]
     """By the name of a row."""
-    losses: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
-    """The same of rows whose log is there: millions of tokens read, and the training loss."""
 
     @classmethod
     def read(cls, study: Study, out: Path, rows: Sequence[Row] | None = None) -> Table:
@@ -64,7 +59,7 @@ class Table:
         rows = tuple(study.rows if rows is None else rows)
         found = {row.name: read_row(out / row.name, study.name, row.name) for row in rows}
         done = {name: outcome for name, outcome in found.items() if outcome is not None}
-        return cls(study, rows, done, {name: losses for name in done if (losses := _losses(out / name))})
+        return cls(study, rows, done)
 
     @property
     def missing(self) -> list[str]:
@@ -134,7 +129,7 @@ class Table:
                 Axis("words of the source"), Axis("BLEU", zero=True),
             ),
             LEARNING: (
-                self.losses,
+                {name: tuple(found.learning) for name, found in self.outcomes.items()},
                 Axis("tokens read, millions", zero=True), Axis("training loss in nats a token", "log", TICKS),
             ),
         }  # fmt: skip
@@ -217,13 +212,6 @@ def render(study: Study, out: Path) -> Table:
     for ending, picture in table.pictures().items():
         write_file(out / f"{study.name}{ending}.svg", picture)
     return table
-
-
-def _losses(place: Path) -> tuple[tuple[float, float], ...]:
-    """How a row learned, in millions of tokens; nothing where it has no log, as several models as one have not."""
-    log = place / METRICS
-    found = loss_by_tokens(read_metrics(log), POINTS) if log.is_file() else ()
-    return tuple((tokens / 1e6, loss) for tokens, loss in found)
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:

@@ -43,10 +43,12 @@ from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.status import StatusLine
 from regard.training import checkpoint
 from regard.version import VERSION
-from regard.viewing.training_curves import Event, read_metrics
+from regard.viewing.training_curves import Event, loss_by_tokens, read_metrics
 
 Say = Callable[[str], None]
 BEGUN = {folder.RECIPE, folder.TOKENIZER, folder.DATA, folder.METRICS, folder.CHECKPOINTS, "tensorboard"}
+
+POINTS = 60  # of how a row learned, at most
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,7 @@ def measure(
         search=f"beam {recipe.search.beam}, {recipe.search.penalty} penalty with alpha {recipe.search.alpha}",
         data={Path(file).name: sha256 for file, sha256 in known.get("files", {}).items()},
         changes=list(changes),
+        learning=[(round(read / 1e6, 3), round(loss, 4)) for read, loss in loss_by_tokens(events, POINTS)],
     )
 
 
@@ -297,6 +300,7 @@ def measure_together(
         decoding_seconds=judgement.seconds,
         lengths=_stretches(study, pairs, judgement),
         changes=list(changes),
+        learning=[],
     )
 
 
