@@ -26,7 +26,7 @@ class Recorded:
 
     On devices without graphs it is simply called. The first call with a key is a usual one too: libraries set
     themselves up in it, and a key that never comes again is not worth a recording. Recordings of one `pool` share the
-    memory of what they compute on the way, so they must not run at the same time. Where there is no room for a recording,
+    memory of what they compute on the way, so they must not run at the same time. Where there is no room for one,
     the work is done as usual from then on.
     """
 
