@@ -12,6 +12,7 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
+from regard.counts import so_many
 from regard.decoding.sampling import Drawn, Finish, OnToken, Sample, SamplingSettings, drawing, sample
 from regard.decoding.stepping import recorded
 from regard.memory import Halves, NoRoomError
@@ -74,7 +75,7 @@ class Generator:
             return sample(self.network, ids, self.tokenizer.specials, sampling, seeds, running=self.running)
 
         def no_room(one: tuple[list[int], int]) -> NoRoomError:
-            prompt = f"{len(one[0]):,} tokens and up to {sampling.max_tokens:,} more"
+            prompt = f"{so_many(len(one[0]), 'token')} and up to {sampling.max_tokens:,} more"
             return NoRoomError(f"generate: the text after {self.tokenizer.decode(one[0])[:40]!r}", prompt)
 
         while some := list(islice(work, ROWS)):
