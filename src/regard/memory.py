@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ ADVICE = (
     "CUDA_VISIBLE_DEVICES to nothing."
 )
 _WORDS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
+_KEEPERS: WeakSet[Keeper] = WeakSet()
 
 
 class NoRoomError(DataError):
@@ -41,8 +43,23 @@ def ran_out(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
 
 
+class Keeper(Protocol):
+    """Whoever keeps memory only to be faster the next time."""
+
+    def forget(self) -> None:
+        """Let go of what is not in use; any thread may ask."""
+        ...
+
+
+def keeps(keeper: Keeper) -> None:
+    """Let `release` know of it, for as long as it lives."""
+    _KEEPERS.add(keeper)
+
+
 def release() -> None:
-    """Give back what nobody refers to any more, so that it can be had in other pieces, or by others."""
+    """Give back what nobody uses at the moment, so that it can be had in other pieces, or by others."""
+    for keeper in list(_KEEPERS):
+        keeper.forget()
     gc.collect()
     torch.cuda.empty_cache()  # where there is no GPU, this does nothing
 

@@ -18,6 +18,7 @@ from regard.decoding import fast
 from regard.decoding.constraints import Constraints
 from regard.decoding.fast import able, fast_search, search
 from regard.decoding.search import SearchSettings, beam_search
+from regard.memory import release
 from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer, TransformerSettings
 from tests.contracts.zoo import ZOO
@@ -138,7 +139,7 @@ def test_engines_are_kept_by_what_they_weigh(
     weights: tuple[int, ...], most: int, heaviest: int, left: list[int]
 ) -> None:
     engines = weighing(*weights)
-    engines._forget(most, heaviest)
+    engines._bound(most, heaviest)
     assert list(engines.kept) == left
 
 
@@ -170,19 +171,13 @@ def test_where_there_is_no_room_for_an_engine_the_others_make_room(monkeypatch: 
     assert tries == [2, 0]
 
 
-def test_a_search_that_runs_out_of_memory_leaves_no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ZOO["transformer"].model(vocabulary=12, seed=0)
-    kept = fast._engines(model).kept
-    kept[0] = cast(fast._Engine, SimpleNamespace(weight=1))
-
-    def round_(self: fast._Engine, length: int) -> int:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(fast._Engine, "round", round_)
-    with pytest.raises(torch.OutOfMemoryError):
-        fast_search(model, Tokens.padded([[3]], 0), SPECIALS, SearchSettings(extra_length=1))
-    assert not kept
-    assert not fast._engines(model).lock.locked()
+def test_engines_give_their_memory_back_unless_a_search_is_under_way() -> None:
+    engines = weighing(1, 2)
+    with engines.lock:
+        release()
+        assert len(engines.kept) == 2
+    release()
+    assert not engines.kept
 
 
 @gpu

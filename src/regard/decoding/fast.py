@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any, Protocol, cast
@@ -33,7 +32,7 @@ from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
-from regard.memory import ran_out, release, weight
+from regard.memory import keeps, ran_out, release, weight
 from regard.models.interface import SequenceModel, State
 
 REACH = 32  # a step looks at the first so many positions; then at twice as many, …
@@ -135,7 +134,7 @@ def fast_search(
     if gpu:
         shape = shape.rounded(model.context)
     engines = _engines(model)
-    with engines.lock, engines.forgotten_where_memory_runs_out():
+    with engines.lock:
         engine = engines.get(shape, specials, settings)
         engine.begin(model.start(source, len(limits)), limits)
         sentences = list(range(len(limits)))
@@ -339,6 +338,7 @@ class _Engines:
         self.model, self.lock = proxy(model), Lock()
         self.pool = graphs.new_pool(next(model.parameters()).device)
         self.kept: OrderedDict[Hashable, _Engine] = OrderedDict()
+        keeps(self)
 
     def get(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
         """The engine for this shape, made if there is none. On a CPU there is nothing in one that is worth keeping."""
@@ -350,18 +350,16 @@ class _Engines:
         if engine is None:
             engine = self._made(shape, specials, settings)
         self.kept[key] = engine
-        self._forget(MOST_ENGINES, MOST_SHARE * torch.cuda.get_device_properties(parameter.device).total_memory)
+        self._bound(MOST_ENGINES, MOST_SHARE * torch.cuda.get_device_properties(parameter.device).total_memory)
         return engine
 
-    @contextmanager
-    def forgotten_where_memory_runs_out(self) -> Iterator[None]:
-        """Whoever tries again, with less, finds none of their memory taken."""
-        try:
-            yield
-        except RuntimeError as error:
-            if ran_out(error):
+    def forget(self) -> None:
+        """Keep none of them, unless a search is under way; whoever tries again, with less, finds their memory free."""
+        if self.lock.acquire(blocking=False):
+            try:
                 self.kept.clear()
-            raise
+            finally:
+                self.lock.release()
 
     def _made(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
         """A new engine; where there is no room for it, the others make room."""
@@ -375,8 +373,8 @@ class _Engines:
         release()
         return _Engine(model, shape, specials, settings, self.pool)
 
-    def _forget(self, most: int, heaviest: float) -> None:
-        """Those that were not used for longest, until the others are few and light enough; the last one stays."""
+    def _bound(self, most: int, heaviest: float) -> None:
+        """Keep the last used ones, few and light enough; the very last in any case."""
         total = sum(engine.weight for engine in self.kept.values())
         while len(self.kept) > 1 and (len(self.kept) > most or total > heaviest):
             total -= self.kept.popitem(last=False)[1].weight

@@ -55,7 +55,8 @@ class Recorded:
                 self._work(key)
             return graph
         except RuntimeError as error:
-            if not ran_out(error):
+            # That a recording broke off may be said after why it did.
+            if not (ran_out(error) or (error.__context__ is not None and ran_out(error.__context__))):
                 raise
         self._records = False
         del graph, recording

@@ -23,7 +23,7 @@ from regard.batch import Batch, Tokens
 from regard.decoding import graphs
 from regard.decoding.graphs import Recorded, batch_size, next_size
 from regard.errors import InternalError
-from regard.memory import ran_out, release, weight
+from regard.memory import keeps, ran_out, release, weight
 from regard.models.interface import SequenceModel
 
 FIRST_CAPACITY = 256
@@ -89,6 +89,7 @@ class _Free:
     def __init__(self, heaviest: float) -> None:
         self._heaviest, self._lock = heaviest, RLock()  # a lease may end while its thread is in here
         self._kept: list[_Memory] = []
+        keeps(self)
 
     def put(self, memory: _Memory) -> None:
         """Keep it for another text."""
@@ -105,8 +106,8 @@ class _Free:
                 self._kept.remove(found)
         return found
 
-    def clear(self) -> None:
-        """Forget them all."""
+    def forget(self) -> None:
+        """Keep none of them."""
         with self._lock:
             self._kept.clear()
 
@@ -199,7 +200,6 @@ class RecordedSteps(SequenceModel[RecordedState]):
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-        self._free.clear()
         release()
         return _Memory(self.model, rows, capacity, self._pool)
 
