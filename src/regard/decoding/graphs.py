@@ -49,8 +49,8 @@ class Recorded:
     def _record(self, key: Hashable) -> torch.cuda.CUDAGraph | None:
         """A recording of the work, which is not done by it; None where there is no room for one."""
         graph = torch.cuda.CUDAGraph()
+        recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         try:
-            recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
             with torch.cuda.device(self._device), recording:
                 self._work(key)
             return graph
