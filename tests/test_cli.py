@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from regard import cli
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
@@ -206,6 +207,17 @@ def test_the_machines_refusals_are_passed_on(
 
     monkeypatch.setattr("regard.api.inspect", refuse)
     failed(regard("inspect", "base"), code, words)
+
+
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, RuntimeError, MemoryError])
+def test_memory_that_runs_out_is_not_our_mistake(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> object:
+        raise kind("CUDA out of memory. Tried to allocate 2.00 GiB. Including non-PyTorch memory, this process has …")
+
+    monkeypatch.setattr("regard.api.inspect", full)
+    monkeypatch.delenv("REGARD_DEBUG", raising=False)
+    words = ("must fit into the memory of the device", "Tried to allocate 2.00 GiB.)", "--precision bf16", "--resume")
+    failed(regard("inspect", "base"), 65, "regard: memory: ", *words)
 
 
 def test_our_own_mistakes_say_so_and_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,11 @@ from regard.assembly import new_trainer
 from regard.data.dataset import read_dataset
 from regard.evaluation.metrics import Score
 from regard.examination import SAMPLES, Examination, Examiner
+from regard.memory import NoRoomError
 from regard.recipe import build_recipe
 from regard.training.team import ALONE
 from regard.training.trainer import Validation
+from tests.tight import tight
 from tests.tiny import ENGLISH, generated_recipe, write_lines
 
 VALIDATION = Validation(nll=math.log(4), tokens=10, bytes=20)
@@ -55,6 +57,24 @@ def test_a_model_is_examined_on_the_same_examples_each_time_and_stays_as_it_is(l
     assert [sample.source for sample in first.samples] == [pair.source for pair in data.valid_pairs[:SAMPLES]]
     assert (first.bleu is not None) == (lines > 0)
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+
+
+def test_where_memory_is_short_an_examination_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = generated_recipe(["training.bleu_lines=6", "device=cpu"])
+    with torch.random.fork_rng():
+        data = read_dataset(recipe.data, recipe.tokenizer, recipe.seed)
+        examiner = Examiner(recipe, data, new_trainer(recipe, data, ALONE))
+        wanted = examiner.examine()
+        tried = tight(monkeypatch, examiner.trainer.model, 2)
+        found = examiner.examine()
+    assert max(tried) > 2
+    assert (found.samples, found.bleu) == (wanted.samples, wanted.bleu)
+    assert found.validation.nll == pytest.approx(wanted.validation.nll, rel=1e-6)
+    tight(monkeypatch, examiner.trainer.model, 0)
+    with pytest.raises(NoRoomError, match=r"validation after step 0: a row: must fit"):
+        examiner.examine()
+    with pytest.raises(NoRoomError, match=r"validation after step 0: example 1: must fit .* go on with --resume"):
+        examiner._samples(2)
 
 
 def test_a_bert_of_few_positions_shows_what_it_fills_in(tmp_path: Path) -> None:

@@ -505,6 +505,55 @@ def test_the_scores_of_the_card_are_those_of_the_final_model(out: Path, monkeypa
     assert "BLEU (greedy, 4 lines)" in (out / folder.CARD).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("time", [1, 2, 3])  # at step 15, which is no step to save at, at the last, and at the end
+def test_a_run_that_ends_in_an_examination_loses_nothing(
+    unbroken: Path, out: Path, monkeypatch: pytest.MonkeyPatch, time: int
+) -> None:
+    plain, times = Examiner.examine, []
+
+    def examine(self: Examiner) -> Examination:
+        times.append(self.trainer.step)
+        if len(times) == time:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Examiner, "examine", examine)
+        with pytest.raises(torch.OutOfMemoryError):
+            experiment.train(RECIPE, out)
+    assert steps(out)[-1] == times[-1], "what was learned after the last checkpoint is lost"
+    made = [event["step"] for event in metrics(out) if event["event"] == "step"]
+    assert experiment.train(RECIPE, out, resume=True).signal is None
+    assert same_weights(unbroken, out)
+    events = metrics(out)
+    again = [event["step"] for event in events if event["event"] == "step"]
+    assert again == list(range(1, 31))
+    assert again[: len(made)] == made
+    wanted = {event["step"]: event["nll"] for event in metrics(unbroken) if event["event"] == "validation"}
+    assert {event["step"]: event["nll"] for event in events if event["event"] == "validation"} == wanted
+
+
+def test_a_last_validation_that_is_made_again_counts_once(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = generated_recipe(["training={keep_best=2, average=2, average_of='best'}"])
+    plain, times = Examiner.examine, []
+
+    def examine(self: Examiner) -> Examination:
+        times.append(self.trainer.step)
+        if len(times) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self)
+
+    monkeypatch.setattr(Examiner, "examine", examine)
+    with pytest.raises(torch.OutOfMemoryError):
+        experiment.train(recipe, out)
+    experiment.train(recipe, out, resume=True)
+    averages = [event["of"] for event in metrics(out) if event["event"] == "average"]
+    whole = out.parent / "whole"
+    experiment.train(recipe, whole)
+    assert averages == [event["of"] for event in metrics(whole) if event["event"] == "average"]
+    assert same_weights(whole, out)
+
+
 def test_a_full_disk_says_which_checkpoint_is_whole(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: TrainingLog, report: Any, aside: str, time_left: float) -> None:
         if report.step == 12:

@@ -16,12 +16,13 @@ from regard.evaluation.labels import counted, tallies
 from regard.evaluation.metrics import Lines, Score, bleu
 from regard.filling import GAP, Filler
 from regard.labelling import Labeller
+from regard.memory import Halves, NoRoomError
 from regard.models.bert import Bert
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.training.log import Sample
-from regard.training.trainer import Trainer, Validation
+from regard.training.trainer import RESUME, Trainer, Validation
 
 SAMPLES = 3
 LABELLED = 5_000  # texts that are labelled, for accuracy and F1
@@ -80,6 +81,7 @@ class Examiner:
 
     def __init__(self, recipe: Recipe, data: Dataset, trainer: Trainer) -> None:
         self.recipe, self.data, self.trainer = recipe, data, trainer
+        self._halves = Halves()
 
     def examine(self) -> Examination:
         """The model as it is now; all members of a team must ask."""
@@ -136,7 +138,11 @@ class Examiner:
                 return []
             if self.data.valid.source is None:
                 prompts = [self.data.valid.target[number][:PROMPT] for number in range(min(SAMPLES, len(pairs)))]
-                drawn = sample(model, prompts, specials, CONTINUED, seeds=range(len(prompts)))
+                drawn = self._halves.each(
+                    range(len(prompts)),
+                    lambda some: sample(model, [prompts[number] for number in some], specials, CONTINUED, some),
+                    lambda number: self._no_room(number, prompts[number]),
+                )
                 return [
                     Sample(tokenizer.decode(prompt), None, tokenizer.decode(found.tokens))
                     for prompt, found in zip(prompts, drawn, strict=True)
@@ -157,10 +163,19 @@ class Examiner:
 
     def _translate(self, model: SequenceModel[Any], sources: Sequence[Sequence[int]]) -> list[str]:
         tokenizer, specials = self.data.tokenizer, self.data.tokenizer.specials
-        texts = []
-        for first in range(0, len(sources), ROWS):
-            rows = [[*ids, specials.end] for ids in sources[first : first + ROWS]]
+
+        def find(numbers: Sequence[int]) -> list[str]:
+            rows = [[*sources[number], specials.end] for number in numbers]
             tokens = Tokens.padded(rows, specials.padding).to(self.trainer.device)
             found = beam_search(model, tokens, specials, GREEDY)
-            texts += [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+            return [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+
+        texts = []
+        for first in range(0, len(sources), ROWS):
+            some = range(first, min(first + ROWS, len(sources)))
+            texts += self._halves.each(some, find, lambda number: self._no_room(number, sources[number]))
         return texts
+
+    def _no_room(self, number: int, ids: Sequence[int]) -> NoRoomError:
+        place = f"validation after step {self.trainer.step:,}: example {number + 1:,}"
+        return NoRoomError(place, f"{len(ids):,} tokens", RESUME)

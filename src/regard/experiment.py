@@ -6,7 +6,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
@@ -214,10 +214,13 @@ class _Run:
         report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
         if self._saved < 0:
             self._save()  # something to go back to
+        if self._owes_a_validation():
+            found = self._validate()
+            self._save()
         if self.validations and (early := self._no_improvement()) is not None:
-            return self._finish(early, self._validate())  # it had stopped to improve before it was interrupted
+            return self._finish(early, found or self._validate())  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
-            return self._finish(self._out_of_time(), self._validate())  # its time was up before it went on
+            return self._finish(self._out_of_time(), found or self._validate())  # its time was up before it went on
         with _signals() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
@@ -311,9 +314,21 @@ class _Run:
             f"to the checkpoint of step {self.trainer.step:,}, and on with the batches after those."
         )
 
+    def _owes_a_validation(self) -> bool:
+        """Whether the run broke off in the validation of the step it goes on from. The last step's is made anyway."""
+        step, course = self.trainer.step, self.recipe.training
+        due = 0 < step < course.steps and step % course.validate_every == 0
+        return due and step not in dict(self.validations)
+
     def _validate(self) -> Examination:
-        found = self.examiner.examine()
-        self.validations.append((found.step, self._goodness(found)))
+        try:
+            found = self.examiner.examine()
+        except Exception:
+            self._save_before_it_ends()
+            raise
+        # Once for each step: a run that goes on at its end makes the last validation anew.
+        others = [(step, goodness) for step, goodness in self.validations if step != found.step]
+        self.validations = [*others, (found.step, self._goodness(found))]
         self.log.event("validation", found.to_json())
         self.log.say(str(found))
         if self.watch is not None and (note := self.watch.validated(found.step, found.validation.nll)) is not None:
@@ -321,6 +336,19 @@ class _Run:
         self.log.samples(found.samples)
         self._draw_curves()
         return found
+
+    def _save_before_it_ends(self) -> None:
+        """What was learned since the last checkpoint must not be lost with a validation that cannot be made.
+
+        Of a team one member alone may be here, and it takes all of them to save.
+        """
+        if self.team.size > 1:
+            return
+        with suppress(Exception):  # what ended the validation is told
+            if self._saved != self.trainer.step:
+                self._save()
+            self.saver.wait()
+            self.log.say(f"step {self.trainer.step:,}: its validation failed; what was learned is saved")
 
     def _goodness(self, found: Examination) -> float:
         """What the best are chosen by, more for a better one; the same for all members of a team."""

@@ -12,8 +12,10 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
+from regard.counts import so_many
 from regard.decoding.sampling import Drawn, Finish, OnToken, Sample, SamplingSettings, drawing, sample
 from regard.decoding.stepping import recorded
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import SequenceModel
 from regard.text.streaming import TextStream
 from regard.text.tokenizer import Tokenizer
@@ -54,6 +56,7 @@ class Generator:
     def __init__(self, network: SequenceModel[Any], tokenizer: Tokenizer, running: bool = False) -> None:
         # Made once: recordings of one text serve the next.
         self.network, self.tokenizer, self.running = recorded(network), tokenizer, running
+        self._halves = Halves()
 
     def generations(
         self, prompts: Sequence[str], sampling: SamplingSettings, seed: int, count: int
@@ -66,10 +69,17 @@ class Generator:
         """What `generations` gives, one text after another; no more than `ROWS` of them are held at a time."""
         encoded = [self.encode(prompt, sampling) for prompt in prompts]
         work = ((ids, seed + number) for ids in encoded for number in range(count))
-        while some := list(islice(work, ROWS)):
+
+        def draw(some: Sequence[tuple[list[int], int]]) -> list[Sample]:
             ids, seeds = [ids for ids, _ in some], [own for _, own in some]
-            samples = sample(self.network, ids, self.tokenizer.specials, sampling, seeds, running=self.running)
-            yield from map(self._generation, ids, samples)
+            return sample(self.network, ids, self.tokenizer.specials, sampling, seeds, running=self.running)
+
+        def no_room(one: tuple[list[int], int]) -> NoRoomError:
+            prompt = f"{so_many(len(one[0]), 'token')} and up to {sampling.max_tokens:,} more"
+            return NoRoomError(f"generate: the text after {self.tokenizer.decode(one[0])[:40]!r}", prompt)
+
+        while some := list(islice(work, ROWS)):
+            yield from map(self._generation, [ids for ids, _ in some], self._halves.each(some, draw, no_room))
 
     def writing(
         self, prompts: Sequence[Sequence[int]], sampling: SamplingSettings, seeds: Sequence[int], on_token: OnToken

@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.batch import Tokens
 from regard.data.labelled import Answers
 from regard.errors import UsageError
+from regard.memory import Halves, NoRoomError
 from regard.models.labelling import LabelModel
 from regard.text.labels import WordCutter, labels_of
 from regard.text.restoring import bare
@@ -70,6 +71,7 @@ class Labeller:
         self.network, self.tokenizer, self.restores = network, tokenizer, restores
         self.labels = labels_of(tokenizer)
         self._cutter = WordCutter(tokenizer.source)
+        self._halves = Halves()
 
     @property
     def answers(self) -> Answers:
@@ -108,10 +110,16 @@ class Labeller:
         """For each text its number, and the chances of the labels of its answers, [N, C]."""
         specials = self.tokenizer.specials
         self._check_lengths(rows)
-        for places in _batches([len(row) + 1 for row in rows]):
+
+        def judge(places: Sequence[int]) -> Tensor:
             text = Tokens.padded([[*rows[place], specials.end] for place in places], specials.padding)
-            chances_BNC = chances(self.network, text)
-            yield from zip(places, chances_BNC, strict=True)
+            return chances(self.network, text)
+
+        def no_room(place: int) -> NoRoomError:
+            return NoRoomError(f"{self.network.task}: text {place + 1:,}", f"{len(rows[place]):,} tokens")
+
+        for places in _batches([len(row) + 1 for row in rows]):
+            yield from zip(places, self._halves.each(places, judge, no_room), strict=True)
             if hear is not None:
                 hear(len(places))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from regard.decoding import fast
 from regard.decoding.constraints import Constraints
 from regard.decoding.fast import able, fast_search, search
 from regard.decoding.search import SearchSettings, beam_search
+from regard.memory import release
 from regard.models.interface import SequenceModel
 from regard.models.transformer import Transformer, TransformerSettings
 from tests.contracts.zoo import ZOO
@@ -111,6 +115,101 @@ def test_engines_do_not_keep_a_model_alive() -> None:
     assert len(fast._ENGINES) == before + 1
     del model
     assert len(fast._ENGINES) == before
+
+
+def weighing(*weights: int) -> fast._Engines:
+    """The engines of a model, of these weights, the last used one last."""
+    engines = fast._Engines(ZOO["transformer"].model(vocabulary=12, seed=0))
+    for number, weight in enumerate(weights):
+        engines.kept[number] = cast(fast._Engine, SimpleNamespace(weight=weight))
+    return engines
+
+
+@pytest.mark.parametrize(
+    ("weights", "most", "heaviest", "left"),
+    [
+        ((5, 1, 2), 8, 8, [0, 1, 2]),
+        ((5, 1, 2), 8, 7, [1, 2]),
+        ((1, 5, 2), 8, 6, [2]),
+        ((1, 1, 20), 8, 6, [2]),  # the one in use may be heavier
+        ((0, 0, 0, 0), 3, 6, [1, 2, 3]),
+    ],
+)
+def test_engines_are_kept_by_what_they_weigh(
+    weights: tuple[int, ...], most: int, heaviest: int, left: list[int]
+) -> None:
+    engines = weighing(*weights)
+    engines._bound(most, heaviest)
+    assert list(engines.kept) == left
+
+
+def test_an_engine_weighs_what_its_memory_takes() -> None:
+    model = ZOO["transformer"].model(vocabulary=12, seed=0)
+    shape = fast._Shape(sentences=3, beams=2, capacity=8, source_length=5)
+    light, heavy = (
+        fast._Engine(cast(fast.FixedModel, model), each, SPECIALS, SearchSettings(beam=2), None).weight
+        for each in (shape, replace(shape, sentences=30))
+    )
+    keys_and_values = 2 * len(model.decoder) * model.width * 4  # type: ignore[arg-type]
+    assert light > 3 * keys_and_values * (2 * 8 + 5)
+    assert heavy == pytest.approx(10 * light, rel=0.01)
+
+
+def test_where_there_is_no_room_for_an_engine_the_others_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = weighing(1, 2)
+    plain, tries = fast._Engine.__init__, []
+
+    def made(self: fast._Engine, *rest: Any) -> None:
+        tries.append(len(engines.kept))
+        if engines.kept:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        plain(self, *rest)
+
+    monkeypatch.setattr(fast._Engine, "__init__", made)
+    model = engines.model = ZOO["transformer"].model(vocabulary=12, seed=0)
+    assert engines._made(fast._Shape(2, 2, 8, 5), SPECIALS, SearchSettings(beam=2)).model is model
+    assert tries == [2, 0]
+
+
+def test_engines_give_their_memory_back_unless_a_search_is_under_way() -> None:
+    engines = weighing(1, 2)
+    with engines.lock:
+        release()
+        assert len(engines.kept) == 2
+    release()
+    assert not engines.kept
+
+
+@gpu
+@pytest.mark.gpu
+def test_on_a_gpu_the_engines_weigh_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=64, heads=4), 500).eval().cuda()
+    monkeypatch.setattr(fast, "MOST_SHARE", 2**23 / torch.cuda.get_device_properties(0).total_memory)
+    for size in (2, 20, 40, 60, 80, 100):
+        ids = [[3 + (row + place) % 400 for place in range(size)] for row in range(4)]
+        same(model, Tokens.padded(ids, 0).to(torch.device("cuda")), SearchSettings(nbest=4))
+        kept = list(fast._engines(model).kept.values())
+        assert len(kept) == 1 or sum(engine.weight for engine in kept) <= 2**23
+    assert sum(engine.weight for engine in kept) > 0
+
+
+@gpu
+@pytest.mark.gpu
+def test_on_a_gpu_without_room_for_recordings_the_rounds_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(TransformerSettings(encoder_layers=2, decoder_layers=2, d_model=64, heads=4), 500).eval().cuda()
+    plain = fast._Engine._round
+
+    def round_(self: fast._Engine, reach: Hashable) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(2**50, device="cuda")  # in the middle of a recording there is no room
+        plain(self, reach)
+
+    monkeypatch.setattr(fast._Engine, "_round", round_)
+    for _ in range(3):
+        ids = [[3 + (row * 7 + place) % 400 for place in range(1 + row % 9)] for row in range(40)]
+        same(model, Tokens.padded(ids, 0).to(torch.device("cuda")), SearchSettings(nbest=4))
+    monkeypatch.undo()
+    same(model, Tokens.padded([[3, 4]], 0).to(torch.device("cuda")), SearchSettings(nbest=4))
 
 
 @gpu

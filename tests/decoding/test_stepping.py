@@ -59,7 +59,37 @@ def test_memory_is_used_again() -> None:
     for _ in range(3):
         _, state = steps.step(torch.tensor([[1], [2]]), steps.start(None, 2))
         del state
-    assert [len(free) for free in steps._free.values()] == [1]
+    assert len(steps._free._kept) == 1
+
+
+@torch.inference_mode()
+def test_memory_that_nobody_uses_is_kept_up_to_a_weight() -> None:
+    steps = RecordedSteps(model())
+    one = stepping._Memory(steps.model, 2, 40, None).weight
+    steps._free = stepping._Free(2.5 * one)
+    states = [steps.step(torch.tensor([[1], [2]]), steps.start(None, 2))[1] for _ in range(4)]
+    newest = states[-1].memory()
+    while states:
+        states.pop(0)
+    assert len(steps._free._kept) == 2
+    assert newest in steps._free._kept
+
+
+@torch.inference_mode()
+def test_where_there_is_no_room_what_nobody_uses_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = RecordedSteps(model())
+    steps.step(torch.tensor([[1], [2]]), steps.start(None, 2))
+    assert len(steps._free._kept) == 1
+    plain = stepping._Memory.__init__
+
+    def made(self: Any, *rest: Any) -> None:
+        if steps._free._kept:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        plain(self, *rest)
+
+    monkeypatch.setattr(stepping._Memory, "__init__", made)
+    scores, _ = steps.step(torch.tensor([[1]] * 4), steps.start(None, 4))
+    assert len(scores) == 4
 
 
 @torch.inference_mode()

@@ -13,9 +13,11 @@ from regard import load
 from regard.errors import UsageError
 from regard.evaluation import music
 from regard.evaluation.music import evaluate_music, music_likelihood
+from regard.memory import NoRoomError
 from regard.models.gpt import GPT, GPTSettings
 from regard.text.tokenizer import MusicEvents, Tokenizer
 from tests.exploring.test_composing import music_model
+from tests.tight import tight
 from tests.tiny import failed, language_model, regard, write_lines
 
 TOKENIZER = Tokenizer.learn([], MusicEvents(encoding="chorale"))
@@ -87,3 +89,16 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_model_of_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="evaluate: needs a model of music"):
         load(language_model(tmp_path / "text")).evaluate_music({"test": PIECES})
+
+
+def test_where_memory_is_short_fewer_pieces_are_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gpt()
+    wanted = music_likelihood(model, TOKENIZER, PIECES * 3)
+    tried, heard = tight(monkeypatch, model, 2), list[tuple[str, int]]()
+    found = music_likelihood(model, TOKENIZER, PIECES * 3, lambda *now: heard.append(now))
+    np.testing.assert_allclose(found.nats_L, wanted.nats_L, rtol=1e-5)
+    assert max(tried) > 2
+    assert heard[-1] == ("words", 36)
+    tight(monkeypatch, model, 0)
+    with pytest.raises(NoRoomError, match=r"evaluate: piece \d: must fit .*\(8 words at a time\)"):
+        music_likelihood(model, TOKENIZER, PIECES)

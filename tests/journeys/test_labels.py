@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from regard.api import load
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 from regard.recipe import load_recipe, presets
 from regard.settings.tree import text_of
+from tests.tight import tight
 from tests.tiny import ENGLISH, GERMAN, failed, regard, write_lines
 
 CLASSIFIERS = [name for name in presets() if name.startswith("classify-")]
@@ -174,6 +175,18 @@ def test_from_python(table: Path, words_model: Path) -> None:
         load(words_model).classify(["x"])
     with pytest.raises(UsageError, match="list of texts"):
         model.classify("x")
+
+
+def test_where_memory_is_short_fewer_texts_are_read_at_a_time(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(table)
+    wanted = [found.label for found in model.classify(ENGLISH)]
+    tried, heard = tight(monkeypatch, model.labeller.network, 3), list[int]()
+    assert [found.label for found in model.classify(ENGLISH, heard.append)] == wanted
+    assert max(tried) > 3
+    assert sum(heard) == len(ENGLISH)
+    tight(monkeypatch, model.labeller.network, 0)
+    with pytest.raises(DataError, match=r"classify: text \d+: must fit into the memory of the device"):
+        model.classify(ENGLISH)
 
 
 def test_a_run_begins_with_another(table: Path, tmp_path: Path) -> None:

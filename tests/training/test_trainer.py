@@ -14,15 +14,17 @@ import torch
 from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.prefetch import real_tokens
-from regard.data.store import Example
+from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
 from regard.models.build import build
+from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
 from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
 from regard.training.trainer import Trainer, TrainingSettings, Validation
+from tests.tight import tight
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 MODEL = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3)
@@ -246,6 +248,48 @@ def test_a_row_that_does_not_fit_alone_is_the_users_to_mend(monkeypatch: pytest.
     monkeypatch.setattr(Objective, "forward", forward)
     with pytest.raises(DataError, match=r"step 1: a batch must fit into memory, but not even one row.*`batch.tokens`"):
         trainer().advance()
+
+
+def validated(run: Trainer) -> Validation:
+    return run.validate([run.batches[place] for place in range(run.batches.per_epoch)])
+
+
+def test_where_memory_runs_out_a_validation_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trainer()
+    wanted = validated(run)
+    tried = tight(monkeypatch, run.model, 2)
+    found = validated(run)
+    assert max(tried) > 2
+    assert found.tokens == wanted.tokens
+    assert found.nll == pytest.approx(wanted.nll, rel=1e-6)
+    tried.clear()
+    assert validated(run) == found
+    assert max(tried) <= 2  # known from before
+
+
+def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    texts = TokenStore.of_texts(([4 + (number * step) % 16 for step in range(1, 9)] for number in range(40)), 2)
+    batches = Batches(texts, SPECIALS, BatchSettings(tokens=24, layout="stream", row=6), seed=3)
+    run = Trainer(build(RecurrentLMSettings(d_model=8), 20), batches, SETTINGS)
+    wanted = validated(run)
+    plain, turns = Trainer._negative_log_likelihood, iter(range(10**6))
+
+    def now_and_then(self: Trainer, *rest: Any) -> torch.Tensor:
+        found = plain(self, *rest)
+        if next(turns) % 2 == 0:  # after the state has moved on
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return found
+
+    monkeypatch.setattr(Trainer, "_negative_log_likelihood", now_and_then)
+    assert validated(run) == wanted
+
+
+def test_a_row_that_cannot_be_validated_alone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trainer()
+    tight(monkeypatch, run.model, 0)
+    with pytest.raises(DataError, match=r"validation after step 0: a row: must fit .* \(\d+ tokens\)\. .* --resume"):
+        validated(run)
 
 
 def test_the_moving_average_follows_the_weights() -> None:

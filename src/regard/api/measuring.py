@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from regard.api.base import must_be_pairs, must_be_texts
 from regard.api.translating import Translating
@@ -17,13 +18,20 @@ from regard.evaluation.music import evaluate_music, music_likelihood
 from regard.evaluation.report import Report, TestSet, evaluate, evaluate_text
 from regard.evaluation.running import text_likelihood
 from regard.exploring import composing
+from regard.memory import ADVICE, Halves
 from regard.music.chorale import VOICES
 from regard.translation.result import one_line
+from regard.translation.translator import TextError
 from regard.translation.units import batches
 
 
 class Measuring(Translating):
     """What can be measured of a model that writes."""
+
+    @cached_property
+    def _halves(self) -> Halves:
+        """How many texts can be scored at a time."""
+        return Halves()
 
     def score(
         self, texts: Sequence[str], sources: Sequence[str] | None = None, language: str | None = None
@@ -41,14 +49,22 @@ class Measuring(Translating):
         self._must_be_short("score", encoded)
         self._must_be_short("score", [ids[:-1] for ids in read or []])
         results: list[Scored] = [Scored((), ())] * len(texts)
-        for batch in batches([len(ids) + len(read[n] if read else ()) for n, ids in enumerate(encoded)], beam=1):
+
+        def judge(batch: Sequence[int]) -> list[Scored]:
             source = None
             if sources is not None and read is not None:
                 texts_read = [sources[number] for number in batch]
                 source = self._translator.read(texts_read, [read[number] for number in batch], language)
             some = [encoded[number] for number in batch]
-            found = score_texts(self.network, source, some, self.tokenizer.specials)
-            for number, scored in zip(batch, found, strict=True):
+            return score_texts(self.network, source, some, self.tokenizer.specials)
+
+        def no_room(number: int) -> TextError:
+            size = f"{len(encoded[number]) + len(read[number] if read else ()):,} tokens"
+            reason = f"must fit into the memory of the device, but does not, even alone ({size}). {ADVICE}"
+            return TextError(number, reason, "score")
+
+        for batch in batches([len(ids) + len(read[n] if read else ()) for n, ids in enumerate(encoded)], beam=1):
+            for number, scored in zip(batch, self._halves.each(batch, judge, no_room), strict=True):
                 results[number] = scored
         return results
 

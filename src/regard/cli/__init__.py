@@ -27,7 +27,7 @@ from regard.cli import (
     translating,
     verifying,
 )
-from regard.errors import RegardError, printable
+from regard.errors import DataError, RegardError, printable
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -115,9 +115,25 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("REGARD_DEBUG"):
             raise
+        if _ran_out_of_memory(error):
+            _fail(
+                "memory: what is done at a time must fit into the memory of the device, but does not "
+                f"({str(error).partition(' Including ')[0]}). See whether others use it (nvidia-smi), or ask for less: "
+                "fewer beams, smaller batches, --precision bf16. Set CUDA_VISIBLE_DEVICES to nothing to compute on the "
+                "CPU. A training run goes on from its newest checkpoint with --resume.",
+                DataError.exit_code,
+            )
         _fail(
             f"internal error ({type(error).__name__}: {error}). Set REGARD_DEBUG=1 to see where; please report it.", 70
         )
+
+
+def _ran_out_of_memory(error: Exception) -> bool:
+    if "torch" not in sys.modules:  # then it was not torch that ran out of it, nor is this the moment to import it
+        return isinstance(error, MemoryError)
+    from regard.memory import ran_out
+
+    return ran_out(error)
 
 
 def _fail(message: str, code: int) -> NoReturn:

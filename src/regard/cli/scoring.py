@@ -363,10 +363,11 @@ def _likelihood(
 ) -> tuple[Likelihood | None, list[str]]:
     """How probable the references are; where the model cannot read them, why not."""
     from regard.evaluation.likelihood import likelihood
+    from regard.memory import NoRoomError
 
     try:
         return likelihood(loaded.network, loaded.tokenizer, sources, references, counting), []
-    except UsageError as error:
+    except (UsageError, NoRoomError) as error:
         return None, [f"there is no perplexity: {error}"]
 
 

@@ -32,10 +32,12 @@ from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
+from regard.memory import keeps, ran_out, release, weight
 from regard.models.interface import SequenceModel, State
 
 REACH = 32  # a step looks at the first so many positions; then at twice as many, …
-MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model on a GPU
+MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model on a GPU,
+MOST_SHARE = 0.25  # and how much of the GPU's memory they may take together; the one in use may take more
 ALIVE_ON_GPU, ALIVE_ON_CPU = 0.5, 0.75  # when fewer of a batch than this are alive, they move to a smaller one
 SENTENCES_ON_CPU = 8  # from so many on, copying beams takes longer than seeing to it that nobody has to
 
@@ -225,6 +227,7 @@ class _Engine:
         self.device = self.state.slots().position_1.device
         self.progress = _Progress.empty(shape, self.device)
         self.alive_1 = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.weight = weight([self.state, self.progress, self.alive_1])
         self.recorded = Recorded(self._round, self.device, pool)
         self.watch = Watch(self.device)
 
@@ -328,13 +331,14 @@ class _Engine:
 
 
 class _Engines:
-    """The engines of a model, the last used ones."""
+    """The engines of a model: the last used ones, as many as weigh no more than their share of the GPU's memory."""
 
     def __init__(self, model: nn.Module) -> None:
         # The engines live as long as the model, and must not be what keeps it alive.
         self.model, self.lock = proxy(model), Lock()
         self.pool = graphs.new_pool(next(model.parameters()).device)
         self.kept: OrderedDict[Hashable, _Engine] = OrderedDict()
+        keeps(self)
 
     def get(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
         """The engine for this shape, made if there is none. On a CPU there is nothing in one that is worth keeping."""
@@ -344,11 +348,36 @@ class _Engines:
         key = (shape, specials, settings, parameter.device, parameter.dtype, parameter.data_ptr())
         engine = self.kept.pop(key, None)
         if engine is None:
-            engine = _Engine(cast(FixedModel, self.model), shape, specials, settings, self.pool)
+            engine = self._made(shape, specials, settings)
         self.kept[key] = engine
-        while len(self.kept) > MOST_ENGINES:
-            self.kept.popitem(last=False)
+        self._bound(MOST_ENGINES, MOST_SHARE * torch.cuda.get_device_properties(parameter.device).total_memory)
         return engine
+
+    def forget(self) -> None:
+        """Keep none of them, unless a search is under way; whoever tries again, with less, finds their memory free."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.kept.clear()
+            finally:
+                self.lock.release()
+
+    def _made(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
+        """A new engine; where there is no room for it, the others make room."""
+        model = cast(FixedModel, self.model)
+        try:
+            return _Engine(model, shape, specials, settings, self.pool)
+        except RuntimeError as error:
+            if not ran_out(error):
+                raise
+        self.kept.clear()
+        release()
+        return _Engine(model, shape, specials, settings, self.pool)
+
+    def _bound(self, most: int, heaviest: float) -> None:
+        """Keep the last used ones, few and light enough; the very last in any case."""
+        total = sum(engine.weight for engine in self.kept.values())
+        while len(self.kept) > 1 and (len(self.kept) > most or total > heaviest):
+            total -= self.kept.popitem(last=False)[1].weight
 
 
 _ENGINES: WeakKeyDictionary[nn.Module, _Engines] = WeakKeyDictionary()

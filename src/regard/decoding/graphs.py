@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from regard.memory import ran_out, release
+
 Pool = Any  # how torch names a piece of memory that recordings share
 
 
@@ -24,26 +26,42 @@ class Recorded:
 
     On devices without graphs it is simply called. The first call with a key is a usual one too: libraries set
     themselves up in it, and a key that never comes again is not worth a recording. Recordings of one `pool` share the
-    memory of what they compute on the way, so they must not run at the same time.
+    memory of what they compute on the way, so they must not run at the same time. Where there is no room for one,
+    the work is done as usual from then on.
     """
 
     def __init__(self, work: Callable[[Hashable], None], device: torch.device, pool: Pool | None) -> None:
         self._work, self._device, self._pool = work, device, pool
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
+        self._records = device.type == "cuda"
 
     def __call__(self, key: Hashable) -> None:
         """Do the work."""
-        if self._device.type != "cuda" or key not in self._graphs:
-            self._graphs[key] = None
-            self._work(key)
-            return
-        graph = self._graphs[key]
+        graph = self._graphs.get(key)
+        if graph is None and self._records and key in self._graphs:
+            graph = self._record(key)
+        self._graphs[key] = graph
         if graph is None:
-            graph = self._graphs[key] = torch.cuda.CUDAGraph()
-            recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+            self._work(key)
+        else:
+            graph.replay()
+
+    def _record(self, key: Hashable) -> torch.cuda.CUDAGraph | None:
+        """A recording of the work, which is not done by it; None where there is no room for one."""
+        graph = torch.cuda.CUDAGraph()
+        recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        try:
             with torch.cuda.device(self._device), recording:
                 self._work(key)
-        graph.replay()
+            return graph
+        except RuntimeError as error:
+            # That a recording broke off may be said after why it did.
+            if not (ran_out(error) or (error.__context__ is not None and ran_out(error.__context__))):
+                raise
+        self._records = False
+        del graph, recording
+        release()
+        return None
 
 
 class Watch:

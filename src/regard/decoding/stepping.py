@@ -12,7 +12,8 @@ an older state is refused. And the scores of a step are good until the next one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
+from math import inf
+from threading import Lock, RLock
 from typing import Any
 
 import torch
@@ -22,10 +23,12 @@ from regard.batch import Batch, Tokens
 from regard.decoding import graphs
 from regard.decoding.graphs import Recorded, batch_size, next_size
 from regard.errors import InternalError
+from regard.memory import keeps, ran_out, release, weight
 from regard.models.interface import SequenceModel
 
 FIRST_CAPACITY = 256
 REACH = 64  # a step looks at the first so many positions; then at twice as many, …
+MOST_SHARE = 0.25  # of the GPU's memory, which is kept for texts to come
 
 
 def recorded(model: SequenceModel[Any]) -> SequenceModel[Any]:
@@ -44,6 +47,7 @@ class _Memory:
         self.last_R1 = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.stay_R1 = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.logits_RV: Tensor | None = None
+        self.weight = weight(self.state)
         self.recorded = Recorded(self._step, device, pool)
         self.turn = 0  # counts what was written; a state of an earlier turn is used up
 
@@ -72,11 +76,40 @@ class _Memory:
 class _Lease:
     """The right to use a memory; when nobody holds it any more, the memory and its recordings serve the next text."""
 
-    def __init__(self, memory: _Memory, free: dict[tuple[int, int], list[_Memory]]) -> None:
+    def __init__(self, memory: _Memory, free: _Free) -> None:
         self.memory, self._free = memory, free
 
     def __del__(self) -> None:
-        self._free.setdefault((self.memory.rows, self.memory.capacity), []).append(self.memory)
+        self._free.put(self.memory)
+
+
+class _Free:
+    """Memories that nobody uses, the last used ones, as many as weigh no more than `heaviest`."""
+
+    def __init__(self, heaviest: float) -> None:
+        self._heaviest, self._lock = heaviest, RLock()  # a lease may end while its thread is in here
+        self._kept: list[_Memory] = []
+        keeps(self)
+
+    def put(self, memory: _Memory) -> None:
+        """Keep it for another text."""
+        with self._lock:
+            self._kept.append(memory)
+            while sum(each.weight for each in self._kept) > self._heaviest:
+                self._kept.pop(0)
+
+    def take(self, rows: int, capacity: int) -> _Memory | None:
+        """One of this size, if there is one."""
+        with self._lock:
+            found = next((each for each in self._kept if (each.rows, each.capacity) == (rows, capacity)), None)
+            if found is not None:
+                self._kept.remove(found)
+        return found
+
+    def forget(self) -> None:
+        """Keep none of them."""
+        with self._lock:
+            self._kept.clear()
 
 
 @dataclass(frozen=True)
@@ -115,8 +148,10 @@ class RecordedSteps(SequenceModel[RecordedState]):
         super().__init__()
         self.model = model
         self.vocabulary, self.width, self.context = model.vocabulary, model.width, model.context
-        self._free: dict[tuple[int, int], list[_Memory]] = {}
-        self._pool = graphs.new_pool(next(model.parameters()).device)
+        device = next(model.parameters()).device
+        on_gpu = device.type == "cuda"
+        self._free = _Free(MOST_SHARE * torch.cuda.get_device_properties(device).total_memory if on_gpu else inf)
+        self._pool = graphs.new_pool(device)
         self._lock = Lock()
 
     def features(self, batch: Batch) -> Tensor:
@@ -154,10 +189,19 @@ class RecordedSteps(SequenceModel[RecordedState]):
     def move(self, state: Any, rows: Tensor, length: int, capacity: int) -> RecordedState:
         """These rows of a state in a memory of their own."""
         size = batch_size(len(rows))
-        free = self._free.get((size, capacity))
-        memory = free.pop() if free else _Memory(self.model, size, capacity, self._pool)
+        memory = self._free.take(size, capacity) or self._made(size, capacity)
         memory.load(state, rows)
         return RecordedState(self, None, _Lease(memory, self._free), len(rows), length, memory.turn)
+
+    def _made(self, rows: int, capacity: int) -> _Memory:
+        """A new memory; where there is no room for it, those that nobody uses make room."""
+        try:
+            return _Memory(self.model, rows, capacity, self._pool)
+        except RuntimeError as error:
+            if not ran_out(error):
+                raise
+        release()
+        return _Memory(self.model, rows, capacity, self._pool)
 
     def _capacity(self, length: int) -> int:
         """Room for at least one token more; each time there is too little, twice as much."""

@@ -36,6 +36,7 @@ from regard.data.batching import collate
 from regard.decoding.penalties import attentions_to_source
 from regard.errors import DataError, UsageError
 from regard.evaluation.likelihood import in_batches
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import SequenceModel
 from regard.text.tokenizer import Tokenizer
 
@@ -120,20 +121,30 @@ def word_attention(
     source_words, target_words = _words(tokenizer.source, sources), _words(tokenizer, targets)
     device = next(model.parameters()).device
     found: dict[int, WordAttention] = {}
+
+    def look(places: Sequence[int]) -> list[WordAttention]:
+        batch = collate([(source_ids[place], target_ids[place]) for place in places], tokenizer.specials)
+        seen.clear()
+        model.features(batch.to(device))
+        if not seen:
+            raise UsageError(
+                f"align: needs a model that attends to its source, but {type(model).__name__} does not. "
+                "Choose a Transformer, ConvS2S, or a recurrent model with attention."
+            )
+        names, weights_BATS = _stacked(seen)
+        return [
+            WordAttention(names, _by_word(weights_BATS[row], target_words[place], source_words[place]))
+            for row, place in enumerate(places)
+        ]
+
+    def no_room(place: int) -> NoRoomError:
+        size = f"{len(source_ids[place]):,} and {len(target_ids[place]):,} tokens"
+        return NoRoomError(f"align: pair {place + 1:,}", size)
+
+    halves = Halves()
     with _watching(model.eval()) as seen:
         for places in in_batches([len(ids) + 1 for ids in target_ids], SLOTS):
-            batch = collate([(source_ids[place], target_ids[place]) for place in places], tokenizer.specials)
-            seen.clear()
-            model.features(batch.to(device))
-            if not seen:
-                raise UsageError(
-                    f"align: needs a model that attends to its source, but {type(model).__name__} does not. "
-                    "Choose a Transformer, ConvS2S, or a recurrent model with attention."
-                )
-            names, weights_BATS = _stacked(seen)
-            for row, place in enumerate(places):
-                weights = _by_word(weights_BATS[row], target_words[place], source_words[place])
-                found[place] = WordAttention(names, weights)
+            found |= zip(places, halves.each(places, look, no_room), strict=True)
     return [found[place] for place in range(len(sources))]
 
 

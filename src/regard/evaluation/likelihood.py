@@ -15,6 +15,7 @@ import torch
 from regard.batch import IGNORED, Tokens
 from regard.data.batching import collate
 from regard.evaluation.metrics import Numbers, Tally
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import SequenceModel
 from regard.text.tokenizer import Tokenizer
 from regard.training.loss import smoothed_cross_entropy
@@ -75,15 +76,23 @@ def likelihood(
     device = next(model.parameters()).device
     model.eval()
     nats, tokens = np.zeros(len(examples)), np.zeros(len(examples))
-    done = 0
-    # Sources are read with them, and those of summaries are much longer than their targets.
-    for places in in_batches([len(source) + len(target) + 1 for source, target in examples], 2 * SLOTS):
+    done, halves = 0, Halves()
+
+    def judge(places: Sequence[int]) -> list[tuple[float, int]]:
         batch = collate([examples[place] for place in places], tokenizer.specials).to(device)
         if read is not None:
             batch = replace(batch, source=read([sources[place] for place in places]))
         losses_BT = criterion(model.logits, model.features(batch), batch.labels_BT)
-        nats[places] = losses_BT.double().sum(dim=1).cpu().numpy()
-        tokens[places] = (batch.labels_BT != IGNORED).sum(dim=1).cpu().numpy()
+        labels_B = (batch.labels_BT != IGNORED).sum(dim=1)
+        return list(zip(losses_BT.double().sum(dim=1).tolist(), labels_B.tolist(), strict=True))
+
+    def no_room(place: int) -> NoRoomError:
+        source, target = examples[place]
+        return NoRoomError(f"perplexity: pair {place + 1:,}", f"{len(source):,} and {len(target):,} tokens")
+
+    # Sources are read with them, and those of summaries are much longer than their targets.
+    for places in in_batches([len(source) + len(target) + 1 for source, target in examples], 2 * SLOTS):
+        nats[places], tokens[places] = zip(*halves.each(places, judge, no_room), strict=True)
         done += len(places)
         if progress is not None:
             progress("perplexity", done)

@@ -21,6 +21,7 @@ from regard.evaluation.metrics import Numbers, Progress, Tally
 from regard.evaluation.report import Report, TestSet
 from regard.evaluation.running import losses
 from regard.evaluation.significance import with_intervals
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import SequenceModel
 from regard.text.tokenizer import Tokenizer
 
@@ -64,13 +65,20 @@ def music_likelihood(
     if not excerpts:
         raise DataError("evaluate: there must be at least one piece of music, but there is none. Is it the right file?")
     model.eval()
-    nats_L, done = np.zeros(len(pieces)), 0
-    for places in in_batches([len(words) for _, words in excerpts], SLOTS):
+    nats_L, done, halves = np.zeros(len(pieces)), 0, Halves()
+
+    def judge(places: Sequence[int]) -> list[float]:
         words = [excerpts[place][1] for place in places]
         read = Tokens.padded([[tokenizer.specials.start, *one[:-1]] for one in words], tokenizer.specials.padding)
-        nats_B = losses(model, Batch(None, read, Tokens.padded(words, IGNORED).ids_BT)).sum(axis=1)
-        np.add.at(nats_L, [excerpts[place][0] for place in places], nats_B)
-        done += sum(map(len, words))
+        return losses(model, Batch(None, read, Tokens.padded(words, IGNORED).ids_BT)).sum(axis=1).tolist()
+
+    def no_room(place: int) -> NoRoomError:
+        number, words = excerpts[place]
+        return NoRoomError(f"evaluate: piece {number + 1:,}", f"{len(words):,} words at a time")
+
+    for places in in_batches([len(words) for _, words in excerpts], SLOTS):
+        np.add.at(nats_L, [excerpts[place][0] for place in places], halves.each(places, judge, no_room))
+        done += sum(len(excerpts[place][1]) for place in places)
         if progress is not None:
             progress("words", done)
     words_L = np.array([len(piece) for piece in ids], dtype=np.float64)

@@ -20,6 +20,7 @@ from regard.batch import IGNORED, Batch, Specials, Tokens
 from regard.errors import DataError, UsageError
 from regard.evaluation.likelihood import SLOTS, Likelihood, in_batches
 from regard.evaluation.metrics import Numbers
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import Carried, ContinuingModel, SequenceModel
 from regard.text.tokenizer import Tokenizer
 from regard.training.loss import smoothed_cross_entropy
@@ -86,11 +87,18 @@ def _by_lines(
     model: SequenceModel[Any], ids: Sequence[list[int]], specials: Specials, hear: Counting | None
 ) -> Numbers:
     nats = np.zeros(len(ids))
-    done = 0
-    for places in in_batches([len(line) + 1 for line in ids], SLOTS):
+    done, halves = 0, Halves()
+
+    def judge(places: Sequence[int]) -> list[float]:
         read = Tokens.padded([[specials.start, *ids[place]] for place in places], specials.padding)
         labels_BT = Tokens.padded([[*ids[place], specials.end] for place in places], IGNORED).ids_BT
-        nats[places] = losses(model, Batch(None, read, labels_BT)).sum(axis=1)
+        return losses(model, Batch(None, read, labels_BT)).sum(axis=1).tolist()
+
+    def no_room(place: int) -> NoRoomError:
+        return NoRoomError(f"evaluate: line {place + 1:,}", f"{len(ids[place]):,} tokens")
+
+    for places in in_batches([len(line) + 1 for line in ids], SLOTS):
+        nats[places] = halves.each(places, judge, no_room)
         done += len(places)
         if hear is not None:
             hear("lines", done)
@@ -100,14 +108,25 @@ def _by_lines(
 def _carried(model: ContinuingModel[Any], text_N: Ids, specials: Specials, hear: Counting | None) -> Numbers:
     device = next(model.parameters()).device
     before_N = read_before(text_N, specials)
-    found, carried = [], Carried()
+    found, carried, halves = [], Carried(), Halves()
     for first in range(0, len(text_N), SLOTS):
-        some = slice(first, first + SLOTS)
-        batch = _rows(before_N[None, some], text_N[None, some]).to(device)
-        features_BTD, carried = model.read_on(batch, carried)
-        found.append(CRITERION(model.logits, features_BTD, batch.labels_BT)[0].double().cpu().numpy())
+        last = min(first + SLOTS, len(text_N))
+
+        def judge(part: slice, first: int = first) -> Numbers:
+            nonlocal carried
+            some = slice(first + part.start, first + part.stop)
+            batch = _rows(before_N[None, some], text_N[None, some]).to(device)
+            features_BTD, after = model.read_on(batch, carried)
+            nats_N: Numbers = CRITERION(model.logits, features_BTD, batch.labels_BT)[0].double().cpu().numpy()
+            carried = after  # not before all of it is done: it may have to be done again
+            return nats_N
+
+        def no_room(place: int, first: int = first) -> NoRoomError:
+            return NoRoomError(f"evaluate: token {first + place + 1:,}", "1 token at a time")
+
+        found += halves.in_parts(last - first, judge, no_room)
         if hear is not None:
-            hear("tokens", min(first + SLOTS, len(text_N)))
+            hear("tokens", last)
     return np.concatenate(found)
 
 
@@ -116,12 +135,18 @@ def _in_windows(
 ) -> Numbers:
     before_N = read_before(text_N, specials)
     nats_N, judged = np.zeros(len(text_N)), 0
-    begins_W, rows = list(_begins(len(text_N), window, overlap)), max(1, SLOTS // window)
+    begins_W, rows, halves = list(_begins(len(text_N), window, overlap)), max(1, SLOTS // window), Halves()
+
+    def judge(begins: Sequence[int]) -> Numbers:
+        place_BT = np.array(begins)[:, None] + np.arange(min(window, len(text_N)))
+        return losses(model, _rows(before_N[place_BT], text_N[place_BT]))
+
+    def no_room(begin: int) -> NoRoomError:
+        return NoRoomError(f"evaluate: the window from token {begin + 1:,} on", f"{window:,} tokens")
+
     for first in range(0, len(begins_W), rows):
         begins = begins_W[first : first + rows]
-        place_BT = np.array(begins)[:, None] + np.arange(min(window, len(text_N)))
-        losses_BT = losses(model, _rows(before_N[place_BT], text_N[place_BT]))
-        for begin, losses_T in zip(begins, losses_BT, strict=True):
+        for begin, losses_T in zip(begins, halves.each(begins, judge, no_room), strict=True):
             end = begin + len(losses_T)
             nats_N[judged:end] = losses_T[judged - begin :]
             judged = end

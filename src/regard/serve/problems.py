@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from regard.errors import DataError, MissingError, RegardError, UsageError
+from regard.memory import ran_out
 
 Kind = Literal["usage", "data", "missing", "limit", "busy", "internal"]
 
@@ -96,6 +97,9 @@ def problem_of(error: Exception) -> Problem:
         return Problem(404, "missing", str(error))
     if isinstance(error, RegardError):
         return Problem(500, "internal", str(error))
+    if ran_out(error):
+        message = "memory: an answer must fit into the memory of the device, but does not. Ask for less, or later."
+        return Problem(503, "busy", message, headers={"retry-after": "5"})
     return Problem(500, "internal", f"the server broke a promise ({type(error).__name__}); please report it.")
 
 

@@ -23,6 +23,7 @@ from regard.data.batching import Batches
 from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
+from regard.memory import Halves, NoRoomError
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
@@ -40,6 +41,7 @@ from regard.training.team import ALONE, Parallel, Team
 Precision = Literal["auto", "fp32", "bf16"]
 MANY_SHAPES = 16  # of batches: from there on compiling each takes longer than it saves
 RARE = 0.02  # a shape that fewer batches have than this share of all is not compiled
+RESUME = "See whether others use the device (nvidia-smi), then go on with --resume."
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class Trainer:
         self._feed: Prefetch | None = None
         self._tally = _Tally(self.device)
         self._likelihood = smoothed_cross_entropy(0.0)
+        self._validation_parts = Halves()
 
     def advance(self) -> None:
         """Read one batch and change the weights once."""
@@ -218,16 +221,17 @@ class Trainer:
 
     @torch.inference_mode()
     def validate(self, batches: Iterable[Batch], size: int = 0) -> Validation:
-        """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes."""
+        """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes.
+
+        Where memory runs out, they are read in parts: each member of a team its own, before all of them meet.
+        """
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         carried: Carried | None = {} if self.batches.streams else None
         with self.reading() as model:
             for number, batch in enumerate(batches):
                 if number % self.team.size == self.team.rank:
-                    batch = batch.to(self.device)
-                    with self._precision():
-                        sums[0] += self._negative_log_likelihood(model, batch, carried)
-                    sums[1] += (batch.labels_BT != IGNORED).sum()
+                    for part in self._likelihood_and_labels(model, batch, carried):
+                        sums += part
         total, tokens = self.team.sum(sums).tolist()
         return Validation(total / max(tokens, 1), int(tokens), size)
 
@@ -404,6 +408,26 @@ class Trainer:
         for first in range(0, rows, each):
             part = batch if each >= rows else batch.rows(slice(first, first + each))
             yield self.team.rank * rows + first, part, first + each >= rows
+
+    def _likelihood_and_labels(self, model: Learner, batch: Batch, carried: Carried | None) -> list[Tensor]:
+        """The negative log-likelihood and the number of labels of each part of a batch, [2], in fp64."""
+        rows, slots = len(batch.labels_BT), (batch.source or batch.target).ids_BT.shape[1]
+
+        def read(part: slice) -> Tensor:
+            # A row that goes on from its own past belongs to all of them.
+            some = (batch.rows(part) if carried is None else batch).to(self.device)
+            after = None if carried is None else Carried(carried)
+            with self._precision():
+                likelihood = self._negative_log_likelihood(model, some, after)
+            if carried is not None and after is not None:
+                carried.update(after)  # not before all of it is done: it may have to be done again
+            return torch.stack([likelihood, (some.labels_BT != IGNORED).sum().double()])
+
+        def no_room(_: int) -> NoRoomError:
+            which, size = ("a row", slots) if carried is None else ("a batch of a `stream`", rows * slots)
+            return NoRoomError(f"validation after step {self.step:,}: {which}", f"{size:,} tokens", RESUME)
+
+        return self._validation_parts.in_parts(rows if carried is None else 1, read, no_room)
 
     def _negative_log_likelihood(self, model: Learner, batch: Batch, carried: Carried | None) -> Tensor:
         """Of all labels, []; `carried` is what the rows go on from, if they do, and is brought up to date."""

@@ -20,6 +20,7 @@ from regard.decoding.ensemble import Ensemble, Sources, select_rows
 from regard.decoding.fast import search as find
 from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
+from regard.memory import ADVICE, Halves
 from regard.models.interface import SequenceModel
 from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import TokenLink, align
@@ -84,6 +85,7 @@ class Translator:
         readers: Sequence[Tokenizer] = (),
     ) -> None:
         self.network, self.tokenizer, self.limit, self.readers = network, tokenizer, limit, tuple(readers)
+        self._halves = Halves()
 
     def translations(
         self,
@@ -128,7 +130,11 @@ class Translator:
         for batch in turns:
             if batch is not turns[0]:
                 yield
-            found = self._search([units[number] for number in batch], search, options, copying)
+            found = self._halves.each(
+                [units[number] for number in batch],
+                lambda some: self._search(some, search, options, copying),
+                lambda unit: _no_room(unit, search, options),
+            )
             for number, translations in zip(batch, found, strict=True):
                 answers[number] = translations
             if progress is not None:
@@ -292,6 +298,16 @@ class Translator:
             links,
             tuple(flag for flag, holds in odd.items() if holds),
         )
+
+
+def _no_room(unit: Unit, search: SearchSettings, options: Options) -> TextError:
+    """What to say of a text that the device has no memory for."""
+    what, fewer = ("samples", options.samples) if options.samples else ("beam", search.beam)
+    return TextError(
+        unit.place,
+        f"its search must fit into the memory of the device, but does not, even alone ({len(unit.ids):,} tokens, "
+        f"`{what}` {fewer}). Lower `{what}` or `longest`. {ADVICE}",
+    )
 
 
 def _check_drawing(search: SearchSettings, samples: int) -> None:
