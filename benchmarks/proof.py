@@ -31,7 +31,7 @@ STEADY = (
     "training={by_clock = false, minutes = 60, steps = 2400, save_every = 100, validate_every = 800, keep = 5}",
     "training.optimiser.schedule=inverse-sqrt",
 )
-R_DROP = ("seed=1", "training.r_drop=5", "training.steps=12000")
+R_DROP = {f"multi30k-r-drop-{steps}": ("training.r_drop=5", f"training.steps={steps}") for steps in (12_000, 20_000)}
 EVALUATED = ("--examples", "0", *(("--precision", "bf16") if torch.cuda.is_available() else ()))
 WIDE = ("--beam", "12", "--alpha", "0.8")
 
@@ -111,7 +111,7 @@ def jobs() -> list[Job]:
     seeds = {f"multi30k-{seed}": (f"seed={seed}",) for seed in (1, 2, 3)}
     alone += [Job(name, 1.0, partial(multi30k, name=name, overrides=seed), minutes=2) for name, seed in seeds.items()]
     shared = [
-        Job("multi30k-r-drop", 0.2, partial(multi30k, name="multi30k-r-drop", overrides=R_DROP), minutes=8),
+        *(Job(name, 0.2, partial(multi30k, name=name, overrides=more), minutes=15) for name, more in R_DROP.items()),
         Job("averaging", 0.3, partial(averaging, name="averaging", recipe="five-minutes", overrides=STEADY), minutes=4),
     ]
     rows = [(study, row) for study in STUDIES.values() for row in study.rows]
