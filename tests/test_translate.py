@@ -257,7 +257,9 @@ def test_a_broken_run_goes_on_where_it_was(
     out = tmp_path / "words.de"
     with monkeypatch.context() as patch:
         break_off(patch, after=2)
-        failed(regard("translate", words_model, text, "--out", out), 130, "Go on with the same command and --resume")
+        stopped = regard("translate", words_model, text, "--out", out)
+    failed(stopped, 130, "Go on with the same command and --resume")
+    assert stopped.err.count("topped") == 1  # said once
     assert not out.exists()
     failed(regard("translate", words_model, text, "--out", out), 2, "left 2 parts of it", "--resume")
     with monkeypatch.context() as patch:

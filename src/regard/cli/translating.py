@@ -14,6 +14,7 @@ import typer
 
 from regard import shipped
 from regard.cli.common import (
+    STOPPED_BY,
     Alpha,
     AsJson,
     Beam,
@@ -150,9 +151,9 @@ def translate(
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
             source = None if file == STDIN else Path(file)
             work_through(lines, out, job, answer, share, resume, progress.skip, source)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
-            raise
+            raise typer.Exit(STOPPED_BY["SIGINT"]) from stop
 
 
 def _document_form(file: str, asked: str | None) -> str | None:
