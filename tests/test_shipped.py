@@ -102,6 +102,19 @@ def test_the_server_serves_all_of_them_unless_told_which(shelf: Path, monkeypatc
         ran = regard("serve", *models, "--port", 0)
         assert ran.code == 0, ran.err
     assert served == [["everyday-en-de", "writer"], ["writer"]]
+    # Nobody asked for a folder here that happens to have such a name.
+    Path("writer").mkdir()
+    assert regard("serve", "--port", 0).code == 0
+    assert served[2] == ["everyday-en-de", "writer"]
+
+
+def test_a_folder_that_hides_a_shipped_model_says_so(shelf: Path) -> None:
+    Path("writer").mkdir()
+    hides = "It hides the model `writer` that comes with Regard: rename it, or work in another folder."
+    for command in ("serve", "generate"):
+        failed(regard(command, "writer"), 66, "writer: must be a model folder, but has no manifest.json", hides)
+    Path("other").mkdir()
+    assert "hides" not in regard("generate", "other").err
 
 
 @pytest.fixture
