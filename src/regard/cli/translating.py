@@ -28,6 +28,7 @@ from regard.cli.common import (
     TargetLanguage,
     load_model,
     making_settings,
+    must_be_there,
     naming_lines,
     naming_options,
     search_settings,
@@ -118,6 +119,8 @@ def translate(
     """Translate line by line: as many come out as went in. Documents (.srt, .html, .docx, .tmx) keep their form."""
     share = Share.of_this_process()
     _check_where(file, out, resume, share)
+    if file != STDIN:
+        must_be_there("translate", model, file)
     form = _document_form(file, form)
     if form is not None:
         _check_document(file, out, {"--nbest": nbest > 1, "--json": as_json, "--resume": resume,
@@ -126,6 +129,7 @@ def translate(
         options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr, copy_unknown)
     folders = [model, *map(shipped.resolve, others or [])]
     loaded = _load(folders, ensemble, precision, engine)
+    loaded.must_translate("translate")  # before anything is read: there may be nothing to read
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
                "no_repeat": no_repeat, "groups": diverse, "diversity": diversity}  # fmt: skip
     if mbr:
