@@ -240,6 +240,18 @@ def test_a_mixture_tells_the_rules_of_its_language(tmp_path: Path, monkeypatch: 
     assert "tok:like-moses-de|" in ran.out
 
 
+def test_without_its_test_set_it_says_where_that_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard("evaluate", "everyday-en-de")
+    failed(ran, 66, "data/everyday/tatoeba-test.tsv: there is no such file", "“How they were made” in docs/shipped.md",
+           "regard evaluate everyday-en-de SOURCE REFERENCE")  # fmt: skip
+    assert "## How they were made" in (ROOT / "docs/shipped.md").read_text(encoding="utf-8")
+    failed(regard("evaluate", "writer"), 65, "regard: writer: there must be text to evaluate on")
+    # A model of one's own has one's own data, of which that page knows nothing.
+    own = shutil.copytree(shipped.path("everyday-en-de"), tmp_path / "own")
+    assert "shipped.md" not in regard("evaluate", own).err
+
+
 def test_a_banned_word_is_banned_at_the_end_of_a_sentence_too() -> None:
     model = load("everyday-en-de")
     assert "Katze" in model.translate(["I have a cat."])[0]

@@ -86,8 +86,7 @@ def must_be_there(command: str, model: Path, file: str) -> None:
             return
     fix = f"Check the path; it is relative to {Path.cwd()}."
     if any(map(str.isspace, file)) or not place.suffix:
-        name = next((name for name in shipped.names() if model == shipped.path(name)), str(model))
-        fix += f" To {command} a text, write: echo {quote(file)} | regard {command} {quote(name)}"
+        fix += f" To {command} a text, write: echo {quote(file)} | regard {command} {quote(shipped.called(model))}"
     raise MissingError(f"{file}: there is no such file. {fix}")
 
 
