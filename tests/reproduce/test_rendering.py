@@ -78,6 +78,18 @@ def test_bleu_against_length_is_drawn_and_listed(tmp_path: Path) -> None:
     assert "Transformer, post-norm: 5, 40" in picture
 
 
+def test_a_row_looks_the_same_whichever_others_are_there(tmp_path: Path) -> None:
+    found = []
+    for rows in (["rnn", "additive", "dot", "windowed"], ["dot", "windowed"]):
+        out = tmp_path / str(len(rows))
+        out.mkdir()
+        filled(LADDER_MULTI30K, out, dict.fromkeys(rows, (9.0, 20.0)))
+        picture = ET.fromstring((out / "ladder-multi30k.svg").read_bytes())
+        named = {each.text: each.get("class") for each in picture.iter("{http://www.w3.org/2000/svg}text")}
+        found.append([named["GRU, dot-product attention"], named["Transformer, window 5"]])
+    assert found == [["c2", "c0"]] * 2  # of six colours the first comes again
+
+
 def test_the_loss_against_the_tokens_read_is_drawn_for_rows_that_are_done(tmp_path: Path) -> None:
     for row in ("rnn", "dot", "transformer"):
         (tmp_path / row).mkdir()

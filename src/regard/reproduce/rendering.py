@@ -140,10 +140,11 @@ class Table:
         }  # fmt: skip
         found = {}
         for ending, (points, x, y) in drawn.items():
+            # By the place in the study: a row looks the same in every picture, whichever others are there.
             curves = [
-                Curve(row.what, kept, max(1, len(kept) // MARKERS))
-                for row in self._done()
-                if (kept := points.get(row.name, ()))
+                Curve(row.what, kept, max(1, len(kept) // MARKERS), look)
+                for look, row in enumerate(self.study.rows)
+                if row in self._done() and (kept := points.get(row.name, ()))
             ]
             if curves:
                 found[ending] = curves_svg(curves, self.title, x, y)
