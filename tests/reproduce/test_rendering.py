@@ -203,3 +203,14 @@ def test_another_studys_figures_are_refused(tmp_path: Path) -> None:
 
 def test_a_bar_in_a_cell_does_not_end_it() -> None:
     assert markdown_table([["a"], ["b|c"]]) == "| a |\n|---|\n| b\\|c |"
+
+
+@pytest.mark.parametrize("study", [LADDER_MULTI30K, LADDER_EUROPARL], ids=lambda study: study.name)
+def test_the_published_pictures_are_what_is_drawn_of_the_published_results(study: Study) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    drawn = Table.read(study, docs / "studies" / study.name).pictures()
+    assert (docs / f"pictures/{study.name}.svg").read_text(encoding="utf-8") == drawn[""]
+    # Their logs are not kept, so that the other picture cannot be drawn anew; a row has one colour in both.
+    pattern = r'<text class="(c\d)" [^>]*>([^<]+)</text>'
+    learning = (docs / f"pictures/{study.name}-learning.svg").read_text(encoding="utf-8")
+    assert re.findall(pattern, learning) == re.findall(pattern, drawn[""])
