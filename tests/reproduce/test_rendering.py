@@ -7,6 +7,7 @@ import re
 import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ def outcome(
     study: Study, row: str, perplexity: float, bleu: float, beside: int = 0, changes: Sequence[str] = ()
 ) -> Outcome:
     judged = Judged(3_000, {"source": "a" * 64}, bleu, 50.0, perplexity, {"BLEU": SIGNATURE})
+    tested = replace(judged, sha256={"source": "c" * 64, "reference": "d" * 64})
     what = {each.name: each.what for each in study.rows}[row]
     stretches = [Stretch(100, 5.0, bleu), Stretch(50, 14.5, bleu / 2)] if study.lengths else []
     return Outcome(
-        study.name, row, what, 63_082_496, 2_000, 97_500_000, 3.6e16, 57.4, 1_750_000.0, beside, judged, judged,
+        study.name, row, what, 63_082_496, 2_000, 97_500_000, 3.6e16, 57.4, 1_750_000.0, beside, judged, tested,
         90_000, 3.0, stretches, "one H200", "2.11.0", "0.1.0", 1, "beam 4", {"train.en.bz2": "b" * 64}, list(changes),
     )  # fmt: skip
 
@@ -57,6 +59,7 @@ def test_the_paper_stands_beside_ours_and_the_orders_are_compared(tmp_path: Path
     assert len(heading.split("|")) == len(line.split("|"))
     assert "rank correlation of ours with the paper's: dev perplexity 1.00 (4 rows); dev BLEU 0.40 (4 rows)." in page
     assert "train.en.bz2 (bbbbbbbbbbbb)" in page
+    assert "The test set, with that of its lines: source (cccccccccccc), reference (dddddddddddd)." in page
     assert SIGNATURE in page
     assert "Not done: a-h4, a-h16" in page
     assert not (tmp_path / "table3.svg").exists()

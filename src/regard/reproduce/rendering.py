@@ -248,6 +248,12 @@ def _how(done: Sequence[Outcome]) -> str:
     files = {f"{name} ({sha256[:SHOWN_OF_CHECKSUM]})" for each in done for name, sha256 in each.data.items()}
     if files:
         sentences.append(f"Files, with the beginning of their SHA-256: {_several(files)}.")
+    # The files of the test set are read by whoever translates it; what is known of them are the lines that were.
+    lines = {
+        f"{side} ({sha256[:SHOWN_OF_CHECKSUM]})": None for each in done for side, sha256 in each.test.sha256.items()
+    }
+    if lines:
+        sentences.append(f"The test set, with that of its lines: {', '.join(lines)}.")
     for change in sorted({" ".join(each.changes) for each in done if each.changes}):
         rows = [each.row for each in done if " ".join(each.changes) == change]
         sentences.append(f"Made with other settings than the study's: {', '.join(rows)} with `{change}`.")
