@@ -19,9 +19,12 @@ from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
+from regard.planning import training_flops
 from regard.recipe import load_recipe
+from regard.text.tokenizer import Tokenizer
 from regard.translation.translator import Options
 from regard.translation.wishes import Wishes
+from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 from tests.tiny import failed, regard
 
 ROOT = Path(__file__).parents[1]
@@ -206,6 +209,18 @@ def test_its_card_says_whose_it_is_and_what_it_scores(name: str) -> None:
     figures = ("perplexity per byte",) if name == "writer" else ("exact match", "BLEU", "chrF", "TER")
     for figure in figures:
         assert re.search(rf"^\| {figure} \| [\d.]+ \| [\d.]+ … [\d.]+ \| `", card, re.MULTILINE), figure
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
+def test_its_card_and_its_curves_tell_how_it_was_trained(name: str) -> None:
+    place = shipped.path(name)
+    recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)
+    tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+    vocabulary = Tokenizer.load(place / folder.TOKENIZER).size
+    flops = training_flops(recipe, vocabulary, tokens, recipe.training.steps)
+    card = (place / folder.CARD).read_text(encoding="utf-8")
+    assert f"| cost | about {flops:.1e} FLOPs of matrix products |" in card
+    assert (place / CURVES).read_text(encoding="utf-8") == training_svg(events, name)
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
