@@ -196,7 +196,7 @@ def test_schema_is_json_and_names_every_section() -> None:
     [
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "secret"), 66, "secret: Permission denied"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 66, "No space left on device"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "regard inspect: stopped by SIGINT before its end.\n"),
     ],
 )
 def test_the_machines_refusals_are_passed_on(

@@ -19,9 +19,12 @@ from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
+from regard.planning import training_flops
 from regard.recipe import load_recipe
+from regard.text.tokenizer import Tokenizer
 from regard.translation.translator import Options
 from regard.translation.wishes import Wishes
+from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 from tests.tiny import failed, regard
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +105,19 @@ def test_the_server_serves_all_of_them_unless_told_which(shelf: Path, monkeypatc
         ran = regard("serve", *models, "--port", 0)
         assert ran.code == 0, ran.err
     assert served == [["everyday-en-de", "writer"], ["writer"]]
+    # Nobody asked for a folder here that happens to have such a name.
+    Path("writer").mkdir()
+    assert regard("serve", "--port", 0).code == 0
+    assert served[2] == ["everyday-en-de", "writer"]
+
+
+def test_a_folder_that_hides_a_shipped_model_says_so(shelf: Path) -> None:
+    Path("writer").mkdir()
+    hides = "It hides the model `writer` that comes with Regard: rename it, or work in another folder."
+    for command in ("serve", "generate"):
+        failed(regard(command, "writer"), 66, "writer: must be a model folder, but has no manifest.json", hides)
+    Path("other").mkdir()
+    assert "hides" not in regard("generate", "other").err
 
 
 @pytest.fixture
@@ -121,7 +137,7 @@ def test_the_tour_begins_with_a_shipped_model(shelf: Path, stopped: None) -> Non
 def test_without_any_the_tour_begins_with_training(bare: None, stopped: None, tmp_path: Path) -> None:
     ran = regard("demo", "--out", tmp_path / "tour")
     assert ran.out.startswith("Regard trains a Transformer from nothing")
-    assert not (tmp_path / "tour").exists()
+    assert not list((tmp_path / "tour").iterdir())
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
@@ -196,6 +212,18 @@ def test_its_card_says_whose_it_is_and_what_it_scores(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
+def test_its_card_and_its_curves_tell_how_it_was_trained(name: str) -> None:
+    place = shipped.path(name)
+    recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)
+    tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+    vocabulary = Tokenizer.load(place / folder.TOKENIZER).size
+    flops = training_flops(recipe, vocabulary, tokens, recipe.training.steps)
+    card = (place / folder.CARD).read_text(encoding="utf-8")
+    assert f"| cost | about {flops:.1e} FLOPs of matrix products |" in card
+    assert (place / CURVES).read_text(encoding="utf-8") == training_svg(events, name)
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
 def test_it_names_no_place_on_the_machine_that_made_it(name: str) -> None:
     for file in shipped.path(name).iterdir():
         assert not PLACES.search(file.read_bytes().decode("utf-8", "ignore")), file
@@ -225,6 +253,18 @@ def test_a_mixture_tells_the_rules_of_its_language(tmp_path: Path, monkeypatch: 
     ran = regard("evaluate", "everyday-en-de")
     assert ran.code == 0, ran.err
     assert "tok:like-moses-de|" in ran.out
+
+
+def test_without_its_test_set_it_says_where_that_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard("evaluate", "everyday-en-de")
+    failed(ran, 66, "data/everyday/tatoeba-test.tsv: there is no such file", "“How they were made” in docs/shipped.md",
+           "regard evaluate everyday-en-de SOURCE REFERENCE")  # fmt: skip
+    assert "## How they were made" in (ROOT / "docs/shipped.md").read_text(encoding="utf-8")
+    failed(regard("evaluate", "writer"), 65, "regard: writer: there must be text to evaluate on")
+    # A model of one's own has one's own data, of which that page knows nothing.
+    own = shutil.copytree(shipped.path("everyday-en-de"), tmp_path / "own")
+    assert "shipped.md" not in regard("evaluate", own).err
 
 
 def test_a_banned_word_is_banned_at_the_end_of_a_sentence_too() -> None:

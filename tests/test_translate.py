@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -225,6 +226,24 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_lines(tmp_path / "words.en", ENGLISH)
 
 
+def test_a_sentence_in_the_place_of_a_file_is_shown_its_way(words_model: Path) -> None:
+    for text in ("What's ten and two?", "seven", "seven " * 100):
+        ran = regard("translate", words_model, text)
+        failed(ran, 66, f"{text}: there is no such file", "To translate a text, write: echo ")
+        typed = shlex.split(ran.err.rpartition("write: ")[2])
+        assert typed == ["echo", text, "|", "regard", "translate", str(words_model)]
+    assert regard("translate", "everyday-en-de", "Good morning.").err.endswith("| regard translate everyday-en-de\n")
+    ran = regard("translate", words_model, "talks/day.en")
+    failed(ran, 66, "talks/day.en: there is no such file. Check the path; it is relative to")
+    assert "echo" not in ran.err
+
+
+def test_a_model_of_another_kind_says_so_with_nothing_to_read(words_model: Path, babbling_model: Path) -> None:
+    for command, model in (("translate", babbling_model), ("generate", words_model), ("fill", words_model),
+                           ("classify", words_model), ("tag", babbling_model)):  # fmt: skip
+        failed(regard(command, model), 2, "need", "but `")
+
+
 def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> list[Sequence[str]]:
     """Let the power fail after so many windows; gives the windows that were translated."""
     seen: list[Sequence[str]] = []
@@ -257,7 +276,9 @@ def test_a_broken_run_goes_on_where_it_was(
     out = tmp_path / "words.de"
     with monkeypatch.context() as patch:
         break_off(patch, after=2)
-        failed(regard("translate", words_model, text, "--out", out), 130, "Go on with the same command and --resume")
+        stopped = regard("translate", words_model, text, "--out", out)
+    failed(stopped, 130, "Go on with the same command and --resume")
+    assert stopped.err.count("topped") == 1  # said once
     assert not out.exists()
     failed(regard("translate", words_model, text, "--out", out), 2, "left 2 parts of it", "--resume")
     with monkeypatch.context() as patch:

@@ -3,6 +3,7 @@ picture of attention."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -12,15 +13,24 @@ from shlex import quote
 from regard import api, experiment, folder, shipped
 from regard.counts import so_many
 from regard.data.corpus import load_corpus
+from regard.errors import RegardError, UsageError
 from regard.evaluation.metrics import score
-from regard.files import write_file
-from regard.recipe import load_recipe
+from regard.files import MANIFEST, WRITING, check_folder, remove_folder, write_file
+from regard.recipe import Recipe, load_recipe
+from regard.training import checkpoint
+from regard.training.adapters import EVENTS
+from regard.viewing.training_curves import CURVES
 
 DEMO = "demo"
 MODEL = "model"
 SENTENCES_SHOWN = 5
 LOOKED_AT = "The train leaves on Saturday at 3:04 PM."
 SHIPPED = "everyday-en-de"
+WRITTEN = {
+    folder.RECIPE, folder.TOKENIZER, folder.WEIGHTS, folder.CARD, folder.METRICS, folder.DATA, CURVES, MANIFEST,
+    folder.CHECKPOINTS, EVENTS,
+}  # fmt: skip
+"""What there is in a model folder."""
 EVERYDAY = (
     "Good morning.",
     "Where is the train station?",
@@ -33,12 +43,17 @@ EVERYDAY = (
 def run(out: Path) -> str | None:
     """The tour; the name of the signal if it was stopped."""
     started = time.monotonic()
+    recipe, model_folder = load_recipe(DEMO), out / MODEL
+    goes_on = _check_room(out, recipe)
     if SHIPPED in shipped.names():
         _show_shipped(out)
-    recipe = load_recipe(DEMO)
-    model_folder = out / MODEL
-    print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n")
-    outcome = experiment.train(recipe, _fresh(model_folder))
+    print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n", flush=True)
+    if goes_on:
+        print(f"{model_folder}: an earlier demo stopped in its training, which goes on here.", file=sys.stderr)
+    elif model_folder.exists() and any(model_folder.iterdir()):
+        print(f"{model_folder}: the model of an earlier demo makes way for a new one.", file=sys.stderr)
+        remove_folder(model_folder)
+    outcome = experiment.train(recipe, model_folder, goes_on)
     if outcome.signal is not None:
         return outcome.signal
 
@@ -54,8 +69,7 @@ def run(out: Path) -> str | None:
         print(f"  {pair.source}\n    {translation}  {mark}")
 
     print(_draw(model, LOOKED_AT, out / "attention.html"))
-    # After `make demo` the command is in the project's own environment, where no shell looks for it.
-    regard, model_path = "regard" if shutil.which("regard") else ".venv/bin/regard", quote(str(model_folder))
+    regard, model_path = command(), quote(str(model_folder))
     print("Next:")
     print(f'  echo "one hundred one" | {regard} translate {model_path}')
     print(f'  {regard} view {model_path} "Saturday, March 14, 2015" --out picture.html')
@@ -73,7 +87,6 @@ def _show_shipped(out: Path) -> None:
     print(f"The model {SHIPPED} comes with Regard. It translates everyday sentences from English to German:\n")
     for sentence, translation in zip(EVERYDAY, model.translate(EVERYDAY), strict=True):
         print(f"  {sentence}\n    {translation}")
-    out.mkdir(parents=True, exist_ok=True)
     print(_draw(model, EVERYDAY[-1], out / "everyday.html"))
 
 
@@ -84,8 +97,67 @@ def _draw(model: api.Model, text: str, page: Path) -> str:
     return f"\nWhat it looks at while it writes “{picture.translation}”:\n  {page.resolve().as_uri()}\n"
 
 
-def _fresh(model_folder: Path) -> Path:
-    """Make way for a new demo model; nothing but an earlier demo's is ever removed."""
-    if (model_folder / folder.RECIPE).is_file() and folder.read_recipe(model_folder).name == DEMO:
-        shutil.rmtree(model_folder)
-    return model_folder
+def command() -> str:
+    """How to call this Regard from a shell: after `make demo` it is in an environment where no shell looks for it."""
+    found, beside = shutil.which("regard"), Path(sys.executable).with_name("regard")
+    if found is not None and (not beside.exists() or beside.samefile(found)):
+        return "regard"
+    if not beside.exists():
+        return f"{quote(sys.executable)} -m regard"
+    here = Path.cwd()
+    nearby = here in beside.parents[1:]
+    return quote(str(beside.relative_to(here) if nearby else beside))
+
+
+def _check_room(out: Path, recipe: Recipe) -> bool:
+    """Raise unless there is room for the tour; whether the training of an earlier one goes on in it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(
+            f"{out}: must be a folder, or new, but it or what should hold it is a file. Choose another --out, or move "
+            "the file away."
+        ) from error
+    place = out / MODEL
+    if not place.is_symlink() and not place.exists():
+        return False
+    if _unfinished(place) and folder.read_recipe(place) == recipe:
+        return True
+    if (why := _not_a_demos(place, recipe)) is not None:
+        raise UsageError(
+            f"{place}: must be new, empty or the model of an earlier demo as that left it, but {why}. Choose another "
+            "--out, or move it away."
+        )
+    return False
+
+
+def _unfinished(place: Path) -> bool:
+    """Whether there is a run that can go on."""
+    begun = (place / folder.RECIPE).is_file() and bool(checkpoint.found(place / folder.CHECKPOINTS))
+    return begun and not (place / MANIFEST).exists()
+
+
+def _not_a_demos(place: Path, recipe: Recipe) -> str | None:
+    """What stands against removing a model folder; None where a demo of this recipe wrote all that is in it."""
+    if place.is_symlink() or not place.is_dir():
+        return "is a link" if place.is_symlink() else "is a file"
+    if strange := next((file for file in sorted(place.rglob("*")) if not _a_runs(file.relative_to(place))), None):
+        return f"holds {strange.relative_to(place)}"
+    if not (place / folder.RECIPE).is_file():
+        return f"has no {folder.RECIPE}" if any(place.iterdir()) else None
+    if folder.read_recipe(place) != recipe:
+        return "its settings are not the demo's"
+    try:
+        if (place / MANIFEST).is_file():
+            check_folder(place)
+    except RegardError:
+        return f"it is not what its {MANIFEST} describes"
+    return None
+
+
+def _a_runs(file: Path) -> bool:
+    """Whether a run writes what has this name in its folder, be it only for a moment."""
+    first, *rest = file.parts
+    if first in (folder.CHECKPOINTS, EVENTS) and rest:
+        return re.search(r"\d{8}", rest[0]) is not None if first == folder.CHECKPOINTS else "tfevents" in rest[0]
+    return not rest and (first in WRITTEN or first.endswith(f".{WRITING}"))

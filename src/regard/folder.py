@@ -145,4 +145,7 @@ def _check_finished(folder: Path) -> None:
                 f"{folder}: must hold a finished model, but its training did not end. "
                 f"Go on with: regard train --resume --out {folder}"
             )
-        raise MissingError(f"{folder}: must be a model folder, but has no {MANIFEST}. Is the path right?")
+        hides = ""
+        if str(folder) in shipped.names():
+            hides = f" It hides the model `{folder}` that comes with Regard: rename it, or work in another folder."
+        raise MissingError(f"{folder}: must be a model folder, but has no {MANIFEST}. Is the path right?{hides}")

@@ -68,6 +68,19 @@ def test_both_languages_show_the_same_commands_files_and_headings() -> None:
     assert "README.md" in LINK.findall(prose(CHINESE))
 
 
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_a_reader_finds_what_came_of_it(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    today, more = text.split("\n## ")[4], text.split("\n## ")[-1]
+    assert {"docs/results.md", "docs/reproduce.md", "docs/heads.md"} <= set(LINK.findall(today)) & set(
+        LINK.findall(more)
+    )
+
+
+def test_both_languages_link_the_same_pages() -> None:
+    assert set(LINK.findall(prose(ENGLISH))) ^ set(LINK.findall(prose(CHINESE))) == {"README.md", "README.zh-CN.md"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(prose(page)):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import folder
+from regard import folder, status
 
 from .pages import DOCS, Block, blocks, run, table_rows
 
@@ -69,6 +69,22 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     going_on_goes_on(tmp_path / "french")
     the_model_folder_is_as_described(tmp_path / "french")
     the_metrics_are_as_described(tmp_path / "french")
+
+
+def test_what_training_prints_has_the_form_that_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(status, "PAUSE_ELSEWHERE", 0.0)
+    with torch.random.fork_rng():
+        printed = run(smaller("make demo")).errors.split("\n")
+    section = TUTORIAL.read_text(encoding="utf-8").partition("## Read the output")[2].partition("Early on")[0]
+    shown = [line for block in re.findall(r"```text\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
+    assert len(shown) > 10
+    assert {form(line) for line in shown} <= {form(line) for line in printed}
+
+
+def form(line: str) -> str:
+    """A line of output without its figures and bars."""
+    return re.sub(r"\d[\d.,:]*(e-\d+)?|█+ +", "#", line)
 
 
 def it_leaves_what_it_speaks_of(place: Path) -> None:

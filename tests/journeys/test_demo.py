@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from regard import demo
+from regard import demo, experiment, folder
 from regard.api import load
 from regard.recipe import Recipe, load_recipe
 from regard.training.trainer import StepReport, Trainer
-from tests.tiny import regard
+from tests.tiny import failed, regard
 
 
 @pytest.fixture
@@ -48,33 +51,132 @@ def test_the_tour_trains_scores_translates_and_draws(short: None, tmp_path: Path
     (suggested,) = re.findall(r"^  \S*regard inspect (.*)$", ran.out, re.MULTILINE)
     assert regard("inspect", suggested).code == 0
 
-    # A second tour makes way for itself, and for nothing else.
-    assert regard("demo", "--out", out).code == 0
-    recipe = out / "model" / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace('name = "demo"', 'name = "mine"'))
+    # A second tour makes way for itself.
     again = regard("demo", "--out", out)
-    assert again.code == 2
-    assert f"{out / 'model'}: must be new or empty, but is in use" in again.err
-    assert recipe.is_file()
+    assert again.code == 0, again.err
+    assert f"{out / 'model'}: the model of an earlier demo makes way for a new one." in again.err
 
 
-def test_a_stopped_tour_says_how_to_begin_again_and_that_works(
+@pytest.fixture
+def toured(short: None, tmp_path: Path) -> Path:
+    """What a demo left."""
+    experiment.train(demo.load_recipe("demo"), tmp_path / "demo" / "model")
+    return tmp_path / "demo"
+
+
+def write_notes(model: Path) -> None:
+    (model / "notes.txt").write_text("mine")
+
+
+def write_notes_deep_inside(model: Path) -> None:
+    (model / "checkpoints" / "notes.txt").write_text("mine")
+
+
+def train_further(model: Path) -> None:
+    experiment.train(folder.read_recipe(model, ["training.steps=6"]), model, resume=True)
+
+
+def rename_recipe(model: Path) -> None:
+    recipe = model / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace('name = "demo"', 'name = "mine"'))
+
+
+def write_into_card(model: Path) -> None:
+    with (model / "card.md").open("a") as card:
+        card.write("It is good at dates.")
+
+
+def put_others_in_its_place(model: Path) -> None:
+    shutil.rmtree(model)
+    (model / "photographs").mkdir(parents=True)
+
+
+def link_to_elsewhere(model: Path) -> None:
+    model.symlink_to(model.rename(model.with_name("elsewhere")))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (write_notes, "holds notes.txt"),
+        (write_notes_deep_inside, "holds checkpoints/notes.txt"),
+        (train_further, "its settings are not the demo's"),
+        (rename_recipe, "its settings are not the demo's"),
+        (write_into_card, "it is not what its manifest.json describes"),
+        (put_others_in_its_place, "holds photographs"),
+        (link_to_elsewhere, "is a link"),
+    ],
+)
+def test_what_is_not_a_demos_own_is_never_removed(toured: Path, change: Callable[[Path], None], why: str) -> None:
+    model = toured / "model"
+    change(model)
+    before = {file: file.stat().st_mtime_ns for file in toured.rglob("*")}
+    ran = regard("demo", "--out", toured)
+    # Before anything else: nobody waits for translations to hear it.
+    failed(ran, 2, f"{model}: must be new, empty or the model of an earlier demo", f"but {why}. Choose another --out")
+    assert "--resume" not in ran.err
+    assert {file: file.stat().st_mtime_ns for file in toured.rglob("*")} == before
+
+
+def test_a_file_in_the_place_of_the_tour_is_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "demo"
+    file.write_text("mine")
+    for out in (file, file / "inside"):
+        failed(regard("demo", "--out", out), 2, f"{out}: must be a folder", "is a file. Choose another --out")
+    (tmp_path / "tour").mkdir()
+    (tmp_path / "tour" / "model").write_text("mine")
+    failed(regard("demo", "--out", tmp_path / "tour"), 2, "tour/model: must be new", "but is a file")
+
+
+def test_a_stopped_tour_says_how_to_go_on_and_goes_on(
     short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Trainer.advance
+    real, out = Trainer.advance, tmp_path / "my demo"
 
     def advance(self: Trainer) -> StepReport:
-        signal.raise_signal(signal.SIGINT)
+        if self.step == 1:
+            signal.raise_signal(signal.SIGINT)
         return real(self)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "advance", advance)
-        ran = regard("demo", "--out", tmp_path / "demo")
+        ran = regard("demo", "--out", out)
     assert ran.code == 130
-    assert "Stopped by SIGINT. To begin again: regard demo" in ran.err
-    again = regard("demo", "--out", tmp_path / "demo")
+    assert "Stopped by SIGINT after step 2; nothing is lost." in ran.err
+    (arguments,) = re.findall(r"^Go on with: \S*regard (.*)$", ran.err, re.MULTILINE)
+    assert shlex.split(arguments) == ["demo", "--out", str(out)]
+    again = regard(*shlex.split(arguments))
     assert again.code == 0, again.err
-    load(tmp_path / "demo" / "model")
+    assert f"{out / 'model'}: an earlier demo stopped in its training, which goes on here." in again.err
+    metrics = [json.loads(line) for line in (out / "model" / folder.METRICS).read_text().splitlines()]
+    assert [event["step"] for event in metrics if event["event"] == "step"] == [1, 2, 3, 4]
+    load(out / "model")
+
+
+def test_it_is_called_as_the_shell_can_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "project" / ".venv" / "bin"
+    inside.mkdir(parents=True)
+    (inside / "regard").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(inside / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "project")
+    assert demo.command() == ".venv/bin/regard"
+    monkeypatch.chdir(tmp_path)
+    assert demo.command() == "project/.venv/bin/regard"
+    (tmp_path / "other").mkdir()
+    for elsewhere in (tmp_path / "other", inside):  # in its own folder it has no path either
+        monkeypatch.chdir(elsewhere)
+        assert demo.command() == str(inside / "regard")
+    monkeypatch.setenv("PATH", str(inside))
+    assert demo.command() == "regard"
+    # Another Regard that the shell finds first is not this one.
+    (tmp_path / "regard").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{inside}")
+    assert demo.command().endswith(".venv/bin/regard")
+    (inside / "regard").unlink()
+    assert demo.command() == "regard"
+    (tmp_path / "regard").unlink()
+    assert demo.command() == f"{inside / 'python'} -m regard"
 
 
 @pytest.mark.slow

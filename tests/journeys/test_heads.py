@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from benchmarks.heads_pronouns import BECAUSE, RIDDLES, Solved, movers, sign_tes
 from benchmarks.heads_rules import Line, Link, copied_links, read_links, written_links
 from regard import experiment
 from regard.recipe import build_recipe
+from regard.reproduce.published import published
 from regard.settings.tree import text_of
 from regard.viewing.figures import AttentionMap
 from tests.tiny import write_lines
@@ -154,6 +156,27 @@ def test_riddles_have_two_genders_and_pronouns_are_found() -> None:
 
 
 # ---- the command
+
+
+def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], babbling_model: Path) -> None:
+    lines = write_lines(tmp_path / "a.en", ["one"])
+    for model, source, code, said in (
+        ("everyday-en-de", tmp_path / "no.en", 66, "no.en: there is no such file"),
+        (tmp_path / "no", lines, 66, "no: must be a model folder"),
+        (babbling_model, lines, 2, "needs a model that translates"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            heads.main(["--model", str(model), "--source", str(source), "--out", str(tmp_path / "out")])
+        assert stop.value.code == code
+        assert capsys.readouterr().err.startswith("heads: ")
+        assert said in str(stop.value.__cause__)
+
+
+def test_the_page_names_the_model_it_speaks_of() -> None:
+    page = (Path(__file__).parents[2] / "docs/heads.md").read_text(encoding="utf-8")
+    (name,) = re.findall(r"^The model is one of .*?\), `(.*?)`", page, re.MULTILINE)
+    trained = published().commands(name)["train"]
+    assert f"--model {trained.partition('--out ')[2]} " in page
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

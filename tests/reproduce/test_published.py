@@ -64,7 +64,7 @@ def words(tmp_path: Path) -> Publications:
     )
     signatures = {"exact": "percent of 13 lines, to the letter", "perplexity": "another"}
     sets = {"words": TestFiles("words.en.gz", "words.de.gz")}
-    model = Publication("thirteen words", "tiny", figures)
+    model = Publication("thirteen words", "words", figures)
     return Publications(files, {}, sets, signatures, {"words": model})
 
 
@@ -114,7 +114,7 @@ def test_a_language_model_has_one_file(babbling_model: Path, tmp_path: Path) -> 
     (tmp_path / "text").write_text("one\ntwo\n", encoding="utf-8")
     files = {"text": hashlib.sha256(b"one\ntwo\n").hexdigest()}
     figure = Figure("text", "perplexity per byte", "bytes", 1.0, 1e9)
-    model = Publication("babble", "lm-bytes", (figure,))
+    model = Publication("babble", "babble", (figure,))
     signature = {"bytes": "text|line by line|bytes:8|UTF-8|line ends:yes"}
     known = Publications(files, {}, {"text": TestFiles("text")}, signature, {"babble": model})
     (verdict,) = check("babble", babbling_model, tmp_path, known)
@@ -182,6 +182,34 @@ def test_a_model_that_does_something_else_is_refused(preset: str, kind: str, doe
         said = rf"^here: it must hold a model that {needed}, but holds one of kind `{kind}`, which {does}\. Name"
         with pytest.raises(UsageError, match=said):
             module._must_fit(loaded, "here:", files)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["name=everyday-en-de"], "holds one of `everyday-en-de`, which has figures of its own"),
+        (["name=everyday-de-en", "model.d_model=128"], "holds one of `everyday-de-en`, which has figures of its own"),
+        (["name=mine", "model.d_model=128"], "holds one of `mine`, whose model has other settings"),
+        (["name=mine"], None),
+        (["model.d_model=128"], None),
+        (["name=five-minutes-sinusoidal"], "holds one of `five-minutes-sinusoidal`, which has figures of its own"),
+    ],
+)
+def test_another_model_is_refused_by_its_recipe(settings: list[str], said: str | None) -> None:
+    recipe, known = load_recipe("five-minutes", settings), published()
+    if said is None:
+        module._must_be_one(recipe, "here:", "five-minutes", known)
+        return
+    with pytest.raises(UsageError, match=rf"^here: it must hold a model of the recipe `five-minutes`, but {said}"):
+        module._must_be_one(recipe, "here:", "five-minutes", known)
+
+
+def test_a_shipped_model_is_not_translated_to_find_out_that_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = command("reproduce", "five-minutes", "--check", "everyday-en-de", "--data", tmp_path)
+    failed(ran, 2, "everyday-en-de: to be checked against five-minutes it must hold a model of the recipe")
 
 
 def test_a_wrong_folder_is_told_before_the_files_are_looked_at(

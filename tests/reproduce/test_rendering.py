@@ -26,10 +26,11 @@ def outcome(
     study: Study, row: str, perplexity: float, bleu: float, beside: int = 0, changes: Sequence[str] = ()
 ) -> Outcome:
     judged = Judged(3_000, {"source": "a" * 64}, bleu, 50.0, perplexity, {"BLEU": SIGNATURE})
+    tested = replace(judged, sha256={"source": "c" * 64, "reference": "d" * 64})
     what = {each.name: each.what for each in study.rows}[row]
     stretches = [Stretch(100, 5.0, bleu), Stretch(50, 14.5, bleu / 2)] if study.lengths else []
     return Outcome(
-        study.name, row, what, 63_082_496, 2_000, 97_500_000, 3.6e16, 57.4, 1_750_000.0, beside, judged, judged,
+        study.name, row, what, 63_082_496, 2_000, 97_500_000, 3.6e16, 57.4, 1_750_000.0, beside, judged, tested,
         90_000, 3.0, stretches, "one H200", "2.11.0", "0.1.0", 1, "beam 4", {"train.en.bz2": "b" * 64}, list(changes),
     )  # fmt: skip
 
@@ -57,6 +58,7 @@ def test_the_paper_stands_beside_ours_and_the_orders_are_compared(tmp_path: Path
     assert len(heading.split("|")) == len(line.split("|"))
     assert "rank correlation of ours with the paper's: dev perplexity 1.00 (4 rows); dev BLEU 0.40 (4 rows)." in page
     assert "train.en.bz2 (bbbbbbbbbbbb)" in page
+    assert "The test set, with that of its lines: source (cccccccccccc), reference (dddddddddddd)." in page
     assert SIGNATURE in page
     assert "Not done: a-h4, a-h16" in page
     assert not (tmp_path / "table3.svg").exists()
@@ -76,6 +78,18 @@ def test_bleu_against_length_is_drawn_and_listed(tmp_path: Path) -> None:
     picture = (tmp_path / "ladder-multi30k.svg").read_text(encoding="utf-8")
     assert "GRU, one fixed context: 14.5, 10" in picture
     assert "Transformer, post-norm: 5, 40" in picture
+
+
+def test_a_row_looks_the_same_whichever_others_are_there(tmp_path: Path) -> None:
+    found = []
+    for rows in (["rnn", "additive", "dot", "windowed"], ["dot", "windowed"]):
+        out = tmp_path / str(len(rows))
+        out.mkdir()
+        filled(LADDER_MULTI30K, out, dict.fromkeys(rows, (9.0, 20.0)))
+        picture = ET.fromstring((out / "ladder-multi30k.svg").read_bytes())
+        named = {each.text: each.get("class") for each in picture.iter("{http://www.w3.org/2000/svg}text")}
+        found.append([named["GRU, dot-product attention"], named["Transformer, window 5"]])
+    assert found == [["c2", "c0"]] * 2  # of six colours the first comes again
 
 
 def test_the_loss_against_the_tokens_read_is_drawn_for_rows_that_are_done(tmp_path: Path) -> None:

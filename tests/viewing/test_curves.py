@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,21 @@ from hypothesis import strategies as st
 
 from regard.errors import UsageError
 from regard.viewing import curves as module
-from regard.viewing.curves import APART, HIGH, LEFT, MARKED, TOP, WIDE, Axis, Curve, Plot, curves_svg, plots_svg
+from regard.viewing.curves import (
+    APART,
+    EDGE,
+    HIGH,
+    LEFT,
+    MARGIN,
+    MARKED,
+    TOP,
+    WIDE,
+    Axis,
+    Curve,
+    Plot,
+    curves_svg,
+    plots_svg,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 POINTS = st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=20)
@@ -51,9 +66,45 @@ def test_everything_is_inside_the_plot(
     one: list[tuple[float, float]], other: list[tuple[float, float]]
 ) -> None:  # fmt: skip
     picture = drawn(Curve("one", tuple(one)), Curve("other", tuple(other)))
+    found = [path.get("d", "") for path in picture.iter(f"{SVG}path") if path.get("class") == "grid"]
+    lefts = {int(across[1]) for path in found if (across := re.fullmatch(rf"M(\d+) [\d.]+h{WIDE}", path))}
+    assert len(lefts) == 1
+    left = lefts.pop()
+    assert left >= LEFT
     for x, y in (*places(picture), *places(picture, 1)):
-        assert LEFT <= x <= LEFT + WIDE
+        assert left <= x <= left + WIDE
         assert TOP <= y <= TOP + HIGH
+
+
+@given(st.floats(0.001, 1e12), st.floats(0, 1))
+def test_the_numbers_of_an_upright_axis_are_whole(high: float, share: float) -> None:
+    """A font that a reader has may be wide: digits of DejaVu Sans are 0.64 of its size, commas half of that."""
+    curve = Curve("a", ((0, share * high), (1, high)))
+    plots = [Plot((curve,), X, Axis("y", zero=True)), Plot((Curve("b", ((0, 0), (1, 1))),), X, Y)] * 2
+    for picture in (drawn(curve, y=Axis("y", zero=True)), ET.fromstring(plots_svg(plots, "t"))):
+        names = [float(each.get("x", "")) for each in picture.iter(f"{SVG}text") if each.get("class") == "name"]
+        for each in picture.iter(f"{SVG}text"):
+            if each.get("text-anchor") == "end" and (number := each.text or "") not in ("x", "y"):
+                begin = float(each.get("x", "")) - 13 * sum(0.32 if sign in ",." else 0.64 for sign in number)
+                column = max((name - MARGIN for name in names if name < begin + 60), default=0.0)
+                assert begin >= column + EDGE / 2, number
+    assert float(drawn(Curve("a", ((0, 0), (1, 250_000)))).get("width", "")) == float(
+        drawn(Curve("a", ((0, 0), (1, 1)))).get("width", "")
+    )
+
+
+def test_a_curve_can_look_as_it_does_elsewhere() -> None:
+    curves = [Curve(name, ((0, 0), (1, number))) for number, name in enumerate("abc")]
+    whole = drawn(*curves)
+    some = drawn(*(replace(curve, look=number) for number, curve in enumerate(curves) if number != 1))
+
+    def looks(picture: ET.Element) -> dict[str, list[tuple[str | None, str | None]]]:
+        named = {each.text: each.get("class") for each in picture.iter(f"{SVG}text") if each.text in ("a", "c")}
+        paths = [(path.get("class"), path.get("d")) for path in picture.iter(f"{SVG}path") if path.get("transform")]
+        return {str(name): [path for path in paths if path[0] == look] for name, look in named.items()}
+
+    assert looks(some) == looks(whole)
+    assert "#0a7550" in str(some[0].text)  # its colour is there, though it is the second of two
 
 
 def test_a_narrow_window_shows_the_whole_picture() -> None:

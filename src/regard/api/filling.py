@@ -22,7 +22,8 @@ class Filling(Base):
         must_be_texts("fill", texts)
         if count < 1:
             raise UsageError(f"fill: `count` must be at least 1, but is {count}. Ask for more.")
-        return [self._filler.fill(text, count, gap) for text in texts]
+        filler = self._filler
+        return [filler.fill(text, count, gap) for text in texts]
 
     @cached_property
     def _filler(self) -> Filler:

@@ -47,6 +47,15 @@ class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Whoever has something to keep has said so, and left with a code of its own.
+            begin = "\n" if sys.stderr.isatty() else ""  # a terminal shows ^C first
+            print(f"{begin}regard {ctx.invoked_subcommand}: stopped by SIGINT before its end.", file=sys.stderr)
+            raise
+
 
 app = typer.Typer(
     name="regard",

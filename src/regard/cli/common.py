@@ -6,15 +6,16 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard import shipped
 from regard.counts import so_many
-from regard.errors import UsageError
+from regard.errors import MissingError, UsageError
 from regard.status import StatusLine, clock
 
 if TYPE_CHECKING:
@@ -75,6 +76,18 @@ def load_model(folder: Path, precision: str = "auto", engine: str = "auto") -> M
     rank = os.environ.get("LOCAL_RANK", "")
     device = f"cuda:{rank}" if rank.isdecimal() and torch.cuda.is_available() else "auto"
     return load(folder, device, cast("precisions.Precision", precision), cast("loading.Engine", engine))
+
+
+def must_be_there(command: str, model: Path, file: str) -> None:
+    """Raise MissingError where there is no FILE to read; whoever wrote a text in its place is told where that goes."""
+    place = Path(file)
+    with suppress(OSError):  # a text can be too long for a name
+        if place.exists():
+            return
+    fix = f"Check the path; it is relative to {Path.cwd()}."
+    if any(map(str.isspace, file)) or not place.suffix:
+        fix += f" To {command} a text, write: echo {quote(file)} | regard {command} {quote(shipped.called(model))}"
+    raise MissingError(f"{file}: there is no such file. {fix}")
 
 
 # What settings are called on the command line, where that is not their name with two hyphens before it.

@@ -31,6 +31,7 @@ def fill(
     if not gap:
         raise UsageError("fill: `--gap` must be a sign that stands for a gap, but is empty. Leave it out for _.")
     loaded = load_model(model, precision)
+    loaded.fill([], count, gap)  # a model of another kind says so before anything is read
     for line in lines_of(sys.stdin.buffer, "stdin") if text == STDIN else [text]:
         # Of many lines, those without a gap are whole already; a single text without one is a mistake.
         whole = text == STDIN and gap not in line

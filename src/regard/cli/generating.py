@@ -74,6 +74,7 @@ def generate(
     if music.wanted:
         music.write(loaded, sampling, seed, count)
         return
+    loaded.generations([], sampling)  # a model of another kind says so before anything is read
     _print_all(loaded, prompt, _Wanted(sampling, seed, count, stream, as_json))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, Progress, load_model
+from regard.cli.common import AsJson, ModelFolder, Precision, Progress, load_model, must_be_there
 from regard.errors import DataError, UsageError
 from regard.windows import windows
 
@@ -30,7 +30,10 @@ def classify(
     as_json: AsJson = False,
 ) -> None:
     """Give each line a label: as many lines come out as went in. With --json, the chances of all labels."""
+    if file != STDIN:
+        must_be_there("classify", model, file)
     loaded = load_model(model, precision)
+    loaded.classify([])  # a model of another kind says so before anything is read
 
     def answer(lines: Sequence[str], hear: Callable[[int], None]) -> list[str]:
         found = loaded.classify(lines, hear)
@@ -51,7 +54,10 @@ def tag(
     """Give each word a label: a line of tags for each line of words. With --json, the chances of all labels."""
     if restore and as_json:
         raise UsageError("tag: --restore writes text, but --json is given. Leave one of them out.")
+    if file != STDIN:
+        must_be_there("tag", model, file)
     loaded = load_model(model, precision)
+    loaded.restore([]) if restore else loaded.tag([])
 
     def answer(lines: Sequence[str], hear: Callable[[int], None]) -> list[str]:
         if restore:

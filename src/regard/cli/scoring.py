@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard import shipped
 from regard.cli.common import (
     Alpha,
     AsJson,
@@ -29,7 +30,7 @@ from regard.cli.common import (
 )
 from regard.cli.labelling import evaluate_labels
 from regard.counts import so_many
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.status import StatusLine
 
 if TYPE_CHECKING:
@@ -282,7 +283,11 @@ def _evaluate_text(
         )
     lines = read_lines(text) if text is not None else [pair.target for pair in open_corpus(loaded.recipe.data).test()]
     if not lines:
-        place, fix = (text, "Is it the right file?") if text else (folder, "Give one: regard evaluate MODEL FILE")
+        place, fix = (
+            (text, "Is it the right file?")
+            if text
+            else (shipped.called(folder), "Give one: regard evaluate MODEL FILE")
+        )
         raise DataError(f"{place}: there must be text to evaluate on, but there is none. {fix}")
     with _counting() as counting:
         report = loaded.evaluate_text(lines, overlap, [TestSet.of("text", text, lines)], counting)
@@ -326,7 +331,16 @@ def _test_set(
     if source is not None:
         sources, *references = _equally_long([source, *reference])
         return sources, references
-    pairs = open_corpus(loaded.recipe.data).test()
+    try:
+        pairs = open_corpus(loaded.recipe.data).test()
+    except MissingError as error:
+        name = shipped.called(folder)
+        if name not in shipped.names():
+            raise
+        raise MissingError(
+            f"{error} The model {name} comes with Regard, but its test set does not: “How they were made” in "
+            f"docs/shipped.md says how to get it. Or give one of your own: regard evaluate {name} SOURCE REFERENCE"
+        ) from error
     if not pairs:
         raise DataError(f"{folder}: its recipe names no test set. Give one: regard evaluate MODEL SOURCE REFERENCE")
     return [pair.source for pair in pairs], [[pair.target for pair in pairs]]

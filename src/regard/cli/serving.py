@@ -63,7 +63,8 @@ def serve(
     from regard.serve.app import build_app
     from regard.serve.limits import Limits
 
-    folders = [shipped.resolve(place) for place in models or shipped.names()]
+    # What comes with Regard is meant by its place: a folder of that name where the server starts was not asked for.
+    folders = [shipped.resolve(place) for place in models or []] or [shipped.path(name) for name in shipped.names()]
     if not folders:
         raise UsageError(
             "serve: needs at least one MODEL, but none is given, and none comes with this copy of Regard. Train one: "

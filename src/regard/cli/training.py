@@ -26,11 +26,12 @@ def demo(
 ) -> None:
     """A tour in two minutes, offline: see a shipped model translate, if there is one; then train a small Transformer,
     score it, translate, and look at its attention."""
-    from regard.demo import run
+    from regard.demo import DEMO, command, run
 
     signal = run(out)
     if signal is not None:
-        print(f"Stopped by {signal}. To begin again: regard demo", file=sys.stderr)
+        place = "" if out == Path(DEMO) else f" --out {quote(str(out))}"
+        print(f"Go on with: {command()} demo{place}", file=sys.stderr)
         raise typer.Exit(STOPPED_BY[signal])
 
 

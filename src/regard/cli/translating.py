@@ -14,6 +14,7 @@ import typer
 
 from regard import shipped
 from regard.cli.common import (
+    STOPPED_BY,
     Alpha,
     AsJson,
     Beam,
@@ -27,6 +28,7 @@ from regard.cli.common import (
     TargetLanguage,
     load_model,
     making_settings,
+    must_be_there,
     naming_lines,
     naming_options,
     search_settings,
@@ -117,6 +119,8 @@ def translate(
     """Translate line by line: as many come out as went in. Documents (.srt, .html, .docx, .tmx) keep their form."""
     share = Share.of_this_process()
     _check_where(file, out, resume, share)
+    if file != STDIN:
+        must_be_there("translate", model, file)
     form = _document_form(file, form)
     if form is not None:
         _check_document(file, out, {"--nbest": nbest > 1, "--json": as_json, "--resume": resume,
@@ -125,6 +129,7 @@ def translate(
         options = _options(longest, to, as_json, (prefix, ban or [], require or []), mbr, copy_unknown)
     folders = [model, *map(shipped.resolve, others or [])]
     loaded = _load(folders, ensemble, precision, engine)
+    loaded.must_translate("translate")  # before anything is read: there may be nothing to read
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "min_length": min_length,
                "no_repeat": no_repeat, "groups": diverse, "diversity": diversity}  # fmt: skip
     if mbr:
@@ -150,9 +155,9 @@ def translate(
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
             source = None if file == STDIN else Path(file)
             work_through(lines, out, job, answer, share, resume, progress.skip, source)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
-            raise
+            raise typer.Exit(STOPPED_BY["SIGINT"]) from stop
 
 
 def _document_form(file: str, asked: str | None) -> str | None:

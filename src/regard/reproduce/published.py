@@ -28,6 +28,7 @@ from regard.folder import Loaded, load_folder
 from regard.machine import choose_device
 from regard.models.bert import Bert
 from regard.models.labelling import LabelModel
+from regard.recipe import Recipe, load_recipe
 from regard.reproduce.judging import Judge
 from regard.reproduce.study import folder_of_data
 from regard.text.events import MusicEvents
@@ -242,7 +243,9 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
     model, place = known.models[name], folder_of_data(data, name)
     wanted = {figure.set: known.sets[figure.set] for figure in model.figures}
     loaded = load_folder(shipped.resolve(folder), choose_device("auto"))
-    _must_fit(loaded, f"{folder}: to be checked against {name}", next(iter(wanted.values())))
+    asked = f"{folder}: to be checked against {name}"
+    _must_fit(loaded, asked, next(iter(wanted.values())))
+    _must_be_one(loaded.recipe, asked, name, known)
     for files in wanted.values():
         for file in files.names:
             _check_file(place / file, known.files[file])
@@ -267,6 +270,24 @@ def _must_fit(loaded: Loaded, place: str, files: TestFiles) -> None:
         raise UsageError(
             f"{place} it must hold a model that {needed}, but holds one of kind `{loaded.recipe.model.kind}`, which "
             f"{does}. Name another folder, or another of the published models."
+        )
+
+
+def _must_be_one(recipe: Recipe, place: str, name: str, known: Publications) -> None:
+    """Raise UsageError where the recipe of a model shows that it is another one: translating a test set takes long.
+
+    A run may have been given a name of its own. That of another published model, or other
+    settings of the model, say more.
+    """
+    model = known.models[name]
+    if recipe.name in (name, model.recipe):
+        return
+    others = {*known.models, *(other.recipe for other in known.models.values())}
+    if recipe.name in others or recipe.model != load_recipe(model.recipe, model.overrides).model:
+        why = "which has figures of its own" if recipe.name in others else "whose model has other settings"
+        raise UsageError(
+            f"{place} it must hold a model of the recipe `{model.recipe}`, but holds one of `{recipe.name}`, {why}. "
+            "Name another folder, or another of the published models; `regard evaluate` scores any model."
         )
 
 

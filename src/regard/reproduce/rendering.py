@@ -135,10 +135,11 @@ class Table:
         }  # fmt: skip
         found = {}
         for ending, (points, x, y) in drawn.items():
+            # By the place in the study: a row looks the same in every picture, whichever others are there.
             curves = [
-                Curve(row.what, kept, max(1, len(kept) // MARKERS))
-                for row in self._done()
-                if (kept := points.get(row.name, ()))
+                Curve(row.what, kept, max(1, len(kept) // MARKERS), look)
+                for look, row in enumerate(self.study.rows)
+                if row in self._done() and (kept := points.get(row.name, ()))
             ]
             if curves:
                 found[ending] = curves_svg(curves, self.title, x, y)
@@ -235,6 +236,12 @@ def _how(done: Sequence[Outcome]) -> str:
     files = {f"{name} ({sha256[:SHOWN_OF_CHECKSUM]})" for each in done for name, sha256 in each.data.items()}
     if files:
         sentences.append(f"Files, with the beginning of their SHA-256: {_several(files)}.")
+    # The files of the test set are read by whoever translates it; what is known of them are the lines that were.
+    lines = {
+        f"{side} ({sha256[:SHOWN_OF_CHECKSUM]})": None for each in done for side, sha256 in each.test.sha256.items()
+    }
+    if lines:
+        sentences.append(f"The test set, with that of its lines: {', '.join(lines)}.")
     for change in sorted({" ".join(each.changes) for each in done if each.changes}):
         rows = [each.row for each in done if " ".join(each.changes) == change]
         sentences.append(f"Made with other settings than the study's: {', '.join(rows)} with `{change}`.")

@@ -25,6 +25,11 @@ def path(name: str) -> Path:
     return PLACE / name
 
 
+def called(place: Path) -> str:
+    """What a model folder is called on a command line: a shipped one by its name, any other by its place."""
+    return next((name for name in names() if place == path(name)), str(place))
+
+
 def resolve(place: str | Path) -> Path:
     """The folder that is meant by `place`: itself, or a shipped model's where there is nothing of this name."""
     place = Path(place)

@@ -14,10 +14,12 @@ from itertools import pairwise
 from typing import Literal
 
 from regard.errors import UsageError
+from regard.viewing.svg import text_width
 
-LEFT, TOP, WIDE, HIGH = 72, 72, 520, 340  # the plot inside a picture of one
+LEFT, TOP, WIDE, HIGH = 72, 72, 520, 340  # the plot inside a picture of one; long numbers move it to the right
 SMALL_WIDE, SMALL_HIGH = 330, 180  # a plot inside a picture of several
 MARGIN, ABOVE, BELOW = 20, 44, 62  # around such a plot: to its sides, and from one to the next
+BESIDE, EDGE = 8, 6  # pixels between the numbers of an upright axis and the plot, and before them
 APART = 17  # pixels between two names
 MARKED = 60  # a curve of more points than this is drawn without markers; in a smaller plot sooner
 
@@ -45,6 +47,8 @@ class Curve:
     points: tuple[tuple[float, float], ...]
     every: int = 1
     """A marker is at each point, or at every so many of them: then curves that lie on each other take turns."""
+    look: int | None = None
+    """The number of its colour and marker, for what is to look the same in several pictures; None is its place here."""
 
 
 Band = tuple[tuple[float, float, float], ...]
@@ -77,12 +81,13 @@ def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
     """Draw curves; the exact value of a marked point is in its tooltip."""
     plot = Plot(tuple(curves), x, y)
     _check(plot)
-    width, height = LEFT + WIDE + _room_for_names(plot) + 12, TOP + HIGH + 58
+    left = _room_for_numbers([plot])
+    width, height = left + WIDE + _room_for_names(plot) + 12, TOP + HIGH + 58
     parts = [
-        f'<text class="quiet" x="20" y="{TOP - 18}">{_text(y.title)}</text>',
-        *_plotted(plot, _Frame(LEFT, TOP, WIDE, HIGH)),
+        f'<text class="quiet" x="{MARGIN}" y="{TOP - 18}">{_text(y.title)}</text>',
+        *_plotted(plot, _Frame(left, TOP, WIDE, HIGH)),
     ]
-    return _picture(title, width, height, len(curves), parts)
+    return _picture(title, width, height, [plot], parts)
 
 
 def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2) -> str:
@@ -91,29 +96,32 @@ def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2) -> str:
         _check(plot)
     if not plots:
         raise UsageError("plots_svg: there must be at least one plot, but none was given. Pass what to draw.")
-    cell = LEFT + SMALL_WIDE + max(_room_for_names(plot) for plot in plots)
+    left = _room_for_numbers(plots)
+    cell = left + SMALL_WIDE + max(_room_for_names(plot) for plot in plots)
     parts = []
     for number, plot in enumerate(plots):
         row, column = divmod(number, columns)
         frame = _Frame(
-            LEFT + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), SMALL_WIDE, SMALL_HIGH
+            left + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), SMALL_WIDE, SMALL_HIGH
         )
-        parts.append(f'<text class="name" x="{frame.left - 52:.0f}" y="{frame.top - 18}">{_text(plot.y.title)}</text>')
+        begin = MARGIN + column * cell
+        parts.append(f'<text class="name" x="{begin:.0f}" y="{frame.top - 18}">{_text(plot.y.title)}</text>')
         parts += _plotted(plot, frame)
     rows = -(-len(plots) // columns)
     width, height = min(columns, len(plots)) * cell + MARGIN, TOP - 14 + rows * (ABOVE + SMALL_HIGH + BELOW) - 8
-    return _picture(title, width, height, max(len(plot.curves) for plot in plots), parts)
+    return _picture(title, width, height, plots, parts)
 
 
-def _picture(title: str, width: float, height: int, colours: int, parts: Sequence[str]) -> str:
+def _picture(title: str, width: float, height: int, plots: Sequence[Plot], parts: Sequence[str]) -> str:
+    looks = [look for plot in plots for look, _ in _looks(plot)]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
             f'viewBox="0 0 {width:.0f} {height}" style="max-width:100%;height:auto" role="img" '
             f'aria-label="{_text(title)}">',
-            f"<style>{_STYLE}{_colours(colours)}</style>",
+            f"<style>{_STYLE}{_colours(max(looks) + 1)}</style>",
             f'<rect class="panel" width="{width:.0f}" height="{height}" rx="10"/>',
-            f'<text class="title" x="20" y="30">{_text(title)}</text>',
+            f'<text class="title" x="{MARGIN}" y="30">{_text(title)}</text>',
             *parts,
             "</svg>\n",
         ]
@@ -122,6 +130,17 @@ def _picture(title: str, width: float, height: int, colours: int, parts: Sequenc
 
 def _room_for_names(plot: Plot) -> float:
     return 34 + max(7.4 * len(curve.name) for curve in plot.curves)
+
+
+def _room_for_numbers(plots: Sequence[Plot]) -> int:
+    """How far to the right a plot begins, so that the numbers of its upright axis are whole in any usual font."""
+    widest = max(text_width(_number(tick)) for plot in plots for tick in _heights(plot, 0, 1).ticks or (0.0,))
+    return max(LEFT, math.ceil(EDGE + widest + BESIDE))
+
+
+def _looks(plot: Plot) -> list[tuple[int, Curve]]:
+    """Each curve with the number of its colour and marker."""
+    return [(place if curve.look is None else curve.look, curve) for place, curve in enumerate(plot.curves)]
 
 
 def _check(plot: Plot) -> None:
@@ -174,6 +193,12 @@ class Ruler:
         return self.first + (value - low) / (high - low) * (self.last - self.first)
 
 
+def _heights(plot: Plot, first: float, last: float) -> Ruler:
+    """The upright axis of a plot: what is shaded has to have room, too."""
+    edges = [y for band in plot.bands for _, *ends in band for y in ends]
+    return _ruler([*(y for curve in plot.curves for _, y in curve.points), *edges], plot.y, first, last)
+
+
 def _ruler(values: Sequence[float], axis: Axis, first: float, last: float) -> Ruler:
     low, high, log = min(values), max(values), axis.scale == "log"
     # A little air around the curves; where all values are one, it has to come from somewhere.
@@ -222,21 +247,20 @@ def _spread(places: Sequence[float], limit: float) -> list[float]:
 
 def _plotted(plot: Plot, frame: _Frame) -> list[str]:
     """The grid, the curves, their names, and the title of the x axis."""
-    points = [point for curve in plot.curves for point in curve.points]
-    across = _ruler([x for x, _ in points], plot.x, frame.left, frame.left + frame.wide)
-    edges = [y for band in plot.bands for _, *ends in band for y in ends]
-    upward = _ruler([*(y for _, y in points), *edges], plot.y, frame.bottom, frame.top)
+    across = _ruler([x for curve in plot.curves for x, _ in curve.points], plot.x, frame.left, frame.left + frame.wide)
+    upward = _heights(plot, frame.bottom, frame.top)
     names = _spread([upward.place(curve.points[-1][1]) for curve in plot.curves], frame.bottom)
     parts = [
         f'<text class="quiet" x="{frame.left + frame.wide:.0f}" y="{frame.bottom + 44}" text-anchor="end">'
         f"{_text(plot.x.title)}</text>",
         *_grid(across, upward, frame),
-        *(_shaded(number, band, across, upward) for number, band in enumerate(plot.bands) if len(band) > 1),
-    ]
-    for number, curve in enumerate(plot.curves):
-        parts += _drawn(number, curve, across, upward, names[number])
+        *(_shaded(look, band, across, upward)
+          for (look, _), band in zip(_looks(plot), plot.bands, strict=False) if len(band) > 1),
+    ]  # fmt: skip
+    for place, (look, curve) in enumerate(_looks(plot)):
+        parts += _drawn(look, curve, across, upward, names[place])
         if len(curve.points) <= MARKED * frame.wide // WIDE:
-            parts += _marked(number, curve, across, upward)
+            parts += _marked(place, look, curve, across, upward)
     return parts
 
 
@@ -251,9 +275,8 @@ def _grid(across: Ruler, upward: Ruler, frame: _Frame) -> list[str]:
     for tick in upward.ticks:
         y = upward.place(tick)
         lines.append(f'<path class="grid" d="M{frame.left:.0f} {y:.1f}h{frame.wide}"/>')
-        lines.append(
-            f'<text class="quiet" x="{frame.left - 8:.0f}" y="{y + 4.5:.1f}" text-anchor="end">{_number(tick)}</text>'
-        )
+        place = f'x="{frame.left - BESIDE:.0f}" y="{y + 4.5:.1f}"'
+        lines.append(f'<text class="quiet" {place} text-anchor="end">{_number(tick)}</text>')
     return lines
 
 
@@ -268,17 +291,17 @@ def _readable(across: Ruler) -> tuple[float, ...]:
     return ticks
 
 
-def _shaded(number: int, band: Band, across: Ruler, upward: Ruler) -> str:
+def _shaded(look: int, band: Band, across: Ruler, upward: Ruler) -> str:
     """A band: along its upper edge, and back along the lower one."""
     ends = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
     path = " L".join(f"{across.place(x):.1f} {upward.place(y):.1f}" for x, y in ends)
-    return f'<path class="band c{number % len(_COLOURS)}" d="M{path}z"/>'
+    return f'<path class="band c{look % len(_COLOURS)}" d="M{path}z"/>'
 
 
-def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:
+def _drawn(look: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float) -> list[str]:
     places = [(across.place(x), upward.place(y)) for x, y in curve.points]
-    colour, (end_x, end_y), name_x = f"c{number % len(_COLOURS)}", places[-1], across.last + 22
-    again = " again" if number >= len(_COLOURS) else ""  # the colour is another curve's, too
+    colour, (end_x, end_y), name_x = f"c{look % len(_COLOURS)}", places[-1], across.last + 22
+    again = " again" if look >= len(_COLOURS) else ""  # the colour is another curve's, too
     return [
         f'<path class="curve {colour}{again}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
         f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x:.0f} {name_y:.1f}"/>',
@@ -286,18 +309,18 @@ def _drawn(number: int, curve: Curve, across: Ruler, upward: Ruler, name_y: floa
     ]
 
 
-def _marked(number: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str]:
-    colour, marker = f"c{number % len(_COLOURS)}", _MARKERS[number % len(_MARKERS)]
+def _marked(place: int, look: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str]:
+    colour, marker = f"c{look % len(_COLOURS)}", _MARKERS[look % len(_MARKERS)]
     return [
         f'<path class="{colour}" transform="translate({across.place(x):.1f} {upward.place(y):.1f})" d="{marker}">'
         f"<title>{_text(curve.name)}: {_number(x)}, {y:.4g}</title></path>"
-        for x, y in curve.points[number % curve.every :: curve.every]
+        for x, y in curve.points[place % curve.every :: curve.every]
     ]
 
 
-def _colours(curves: int) -> str:
+def _colours(looks: int) -> str:
     def rules(dark: int) -> str:
-        used = enumerate(_COLOURS[:curves])
+        used = enumerate(_COLOURS[:looks])
         return "".join(f".c{n} {{ fill: {pair[dark]}; }} .curve.c{n} {{ fill: none; stroke: {pair[dark]}; }}\n"
                        for n, pair in used)  # fmt: skip
 
