@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from torch import Tensor
 
-from regard import card, folder, settings
+from regard import card, folder, settings, signals
 from regard.assembly import new_trainer
 from regard.bands.comparing import not_compared, watch_of
+from regard.continuing import check_same_run
 from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
@@ -34,7 +31,6 @@ from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
-from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING
 from regard.training.report import Ending
 from regard.training.saving import Saver
@@ -42,8 +38,6 @@ from regard.training.team import Team, join, own_device
 from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
-FIXED = ("seed", "init", "data", "tokenizer", "model", "batch")  # what a resumed run may not change
-FIXED_TRAINING = (*(field.name for field in fields(ObjectiveSettings)), "ema", "by_clock", "optimiser")
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
 ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
 
@@ -76,7 +70,7 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
                 f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume."
             )
         if resume:
-            _check_same_run(recipe, out)
+            check_same_run(recipe, out)
         new = not out.exists()
         if team.leads:
             out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
@@ -221,7 +215,7 @@ class _Run:
             return self._finish(early, found or self._validate())  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
             return self._finish(self._out_of_time(), found or self._validate())  # its time was up before it went on
-        with _signals() as received:
+        with signals.noted() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
                 step, last = self.trainer.step, self.trainer.step == course.steps
@@ -442,46 +436,3 @@ class _Run:
         weights = checkpoint.averaged([places[step] for step in steps]) if self.team.leads else {}
         several = f"average of the {which} {len(steps)} checkpoints"
         return weights, several if len(steps) > 1 else f"the {which} checkpoint"
-
-
-def _check_same_run(recipe: Recipe, out: Path) -> None:
-    """A run is a function of its recipe: what it has read and learned from may not change under way."""
-    before = folder.read_recipe(out)
-    changed = [name for name in FIXED if getattr(recipe, name) != getattr(before, name)]
-    for name in FIXED_TRAINING:
-        if getattr(recipe.training, name) != getattr(before.training, name):
-            changed.append(f"training.{name}")
-    if changed:
-        raise UsageError(
-            f"{out}: a run must go on with the settings it began with, but {', '.join(changed)} changed. Leave them as "
-            f"they are in {out / folder.RECIPE}, or train anew into another folder."
-        )
-    reached = [int(place.name) for place in checkpoint.found(out / folder.CHECKPOINTS)]
-    if reached and recipe.training.steps < reached[-1]:
-        raise UsageError(
-            f"{out}: training.steps must be at least {reached[-1]:,}, the step this run has reached, but is "
-            f"{recipe.training.steps:,}. Ask for more."
-        )
-
-
-@contextmanager
-def _signals() -> Iterator[list[str]]:
-    """Collect the names of the signals that ask to stop, instead of dying of them; a second one kills as usual."""
-    received: list[str] = []
-    before: dict[int, Any] = {}
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
-        try:
-            before[number] = signal.signal(number, note)
-        except ValueError:  # not the main thread: signals are somebody else's business there
-            break
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -38,8 +38,8 @@ from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length
 from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
-from regard.reproduce.stopping import Stopped, stoppable
 from regard.reproduce.study import Asked, Row, Study, recipe_of
+from regard.signals import Stopped, stoppable
 from regard.status import StatusLine
 from regard.training import checkpoint
 from regard.version import VERSION
