@@ -165,6 +165,9 @@ def test_view_draws_what_is_asked_for(words_model: Path, babbling_model: Path, t
     )
     failed(regard("view", words_model, "one", "--what", "arcs", "--head", 0), 2, "--head counts from 1, but is 0")
     failed(regard("view", babbling_model, "one", "--what", "beam", "--out", arcs), 2, "needs a model that translates")
+    asked = ("view", words_model, "one", "--what", "arcs", "--out", arcs)
+    failed(regard(*asked, "--layer", 9), 2, "cross 1", "but is cross 9 (8, counted from 0)")
+    failed(regard(*asked, "--head", 9), 2, "but head 9 (8, counted from 0)")
 
 
 def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,9 +102,10 @@ def test_what_cannot_be_looked_at_is_said() -> None:
     with pytest.raises(UsageError, match="less than 64 tokens"):
         look(tiny("gpt"), "one " * 80)
     looked = look(tiny("gpt"), TEXT)
-    with pytest.raises(UsageError, match=r"must be one of: decoder 0, decoder 1, .* but is cross 0"):
-        looked.map("cross", 0)
-    with pytest.raises(UsageError, match="has heads 0 to 1, but head 2"):
+    # Pictures count from 1, code from 0.
+    with pytest.raises(UsageError, match=r"must be one of decoder 1 to 2, but is cross 9 \(8, counted from 0\)"):
+        looked.map("cross", 8)
+    with pytest.raises(UsageError, match=r"has heads 1 to 2, but head 3 \(2, counted from 0\)"):
         looked.head("decoder", 0, 2)
 
 

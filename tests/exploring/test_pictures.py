@@ -74,7 +74,7 @@ def test_one_head_is_the_one_asked_for() -> None:
     assert ET.fromstring(usual).get("aria-label") == "Cross attention, layer 2, mean of 2 heads"
     only = draw(bundle, "heads", Asked(TEXT, name="decoder")).to_svg()
     assert [word for word in words_of(ET.fromstring(only)) if word.endswith("attention")] == ["Decoder attention"]
-    with pytest.raises(UsageError, match="must be one of: encoder 0"):
+    with pytest.raises(UsageError, match="must be one of encoder 1 to 2"):
         draw(bundle, "matrix", Asked(TEXT, name="middle"))
     with pytest.raises(UsageError, match="must be one of: page, matrix"):
         draw(bundle, "painting", Asked(TEXT))  # type: ignore[arg-type]

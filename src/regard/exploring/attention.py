@@ -7,6 +7,7 @@ model reads the text again for each layer that somebody asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,9 +80,9 @@ class Looked:
         if place not in self._kept:
             places = [(each.name, each.layer) for each in self.layers]
             if place not in places:
-                known = ", ".join(f"{kind} {number}" for kind, number in places)
                 raise UsageError(
-                    f"attention: must be one of: {known}, layers counted from 0, but is {name} {layer}. Choose one."
+                    f"attention: must be one of {_told(places)}, but is {name} {layer + 1} ({layer}, counted from 0). "
+                    "Choose another layer."
                 )
             self._kept.clear()  # a layer of a long text takes the place of the one asked for before
             self.call.show(lambda found: self._kept.__setitem__(place, found), only=place)
@@ -100,6 +101,16 @@ class Looked:
         if len(self._kept) == len(self.layers):
             return list(self._kept.values())
         return self.call.maps()
+
+
+def _told(places: Sequence[Place]) -> str:
+    """Which layers there are, as the pictures count them, from 1."""
+    kinds: dict[str, list[int]] = {}
+    for kind, layer in places:
+        kinds.setdefault(kind, []).append(layer + 1)
+    return ", ".join(
+        f"{kind} 1" if max(layers) == 1 else f"{kind} {min(layers)} to {max(layers)}" for kind, layers in kinds.items()
+    )
 
 
 def look(
