@@ -76,6 +76,13 @@ def visit(browser: Browser, server: Running, faults: list[str]) -> Iterator[Open
     assert [fault for fault in found if not any(re.search(known, fault) for known in faults)] == []
 
 
+@pytest.fixture(scope="module")
+def shipped_server() -> Iterator[Running]:
+    """The models that come with the package."""
+    with running({name: shipped.path(name) for name in shipped.names()}) as found:
+        yield found
+
+
 def walk_through(page: Page, text: str) -> None:
     """Type a text, and wait until it is what is walked through: answers to what stood there before draw, too."""
     with page.expect_response(lambda found: "/api/walk" in found.url and text in found.request.post_data_json["text"]):
@@ -451,6 +458,41 @@ def test_generating_streams_and_follows_the_seed(visit: Opener) -> None:
     expect(text).to_have_value("seven")
     page.get_by_role("button", name="Generate").click()
     expect(text).to_have_value(first)
+
+
+def test_numbers_out_of_bounds_are_not_used_while_others_are_shown(visit: Opener, server: Running) -> None:
+    page = visit("explore", "babble")
+    tokens, seed = labelled(page, "Tokens"), labelled(page, "Seed")
+    most = server.desk.limits.tokens
+    for field, typed, kept in ((seed, "-5", "0"), (tokens, "100000", str(most)), (tokens, "", str(most))):
+        field.fill(typed)
+        field.blur()
+        expect(field).to_have_value(kept)
+    seed.fill("7.4")
+    with page.expect_request("**/api/generate") as asked:
+        page.get_by_role("button", name="Generate").click()
+    assert asked.value.post_data_json["seed"] == 7
+    assert asked.value.post_data_json["max_tokens"] == most
+    expect(seed).to_have_value("7")
+
+
+def test_running_text_has_lines(visit: Opener, shipped_server: Running) -> None:
+    page = visit("explore", "writer", address=shipped_server.address)
+    text = labelled(page, "The text so far")
+    text.fill("ROMEO:")
+    line_end = page.locator(".bars.next button").first
+    expect(line_end).to_have_text(re.compile("⏎"))
+    line_end.click()
+    expect(text).to_have_value("ROMEO:\n")
+    labelled(page, "Tokens").fill("150")
+    page.get_by_role("button", name="Generate").click()
+    # More than one line: only the number of tokens ends it.
+    expect(page.locator(".generating [role=status]")).to_have_text("The asked number of tokens is written.")
+    assert text.input_value().count("\n") > 2
+    page.get_by_role("checkbox", name="Show how surprised the model was").check()
+    page.locator(".token").first.wait_for()
+    assert "".join(page.locator(".token").all_text_contents()).replace("⏎", "\n") == text.input_value()
+    page.context.close()
 
 
 def test_surprise_is_shown_for_each_token(visit: Opener, server: Running) -> None:
