@@ -47,6 +47,15 @@ def test_summaries_are_those_of_the_weights() -> None:
         assert layer.separators == pytest.approx(weights[:, :, special].sum(-1).mean(-1), abs=1e-3)
 
 
+def test_the_mean_of_heads_has_an_entropy_of_its_own() -> None:
+    looked = look(tiny("transformer"), TEXT)
+    for layer, found in zip(looked.layers, looked.maps(), strict=True):
+        (wanted,) = found.mean().entropy()
+        assert layer.mean_entropy == pytest.approx(wanted, abs=1e-4)
+        assert layer.mean_entropy > np.mean(layer.entropy)
+        assert layer.to_json()["mean_entropy"] == layer.mean_entropy
+
+
 def test_a_long_text_gives_the_same_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = tiny("transformer")
     kept = look(bundle, TEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -309,6 +310,37 @@ def test_attention_shows_the_weights_of_the_chosen_head(visit: Opener, server: R
     expect(page.locator(".readout")).to_contain_text("Point at a token")
 
 
+def test_the_mean_of_heads_has_the_entropy_of_what_is_drawn(visit: Opener, server: Running) -> None:
+    page = visit("attention")
+    labelled(page, "Text").fill("seven")
+    expect(page.locator(".written bdi")).to_have_text("sieben")
+    expect(page.locator(".detail h2")).to_have_text(re.compile("Cross attention.*mean of heads"))
+    (last,) = ask(server, "attention", model="words", text="seven")["maps"][-1:]
+    values = ask(server, "attention/head", model="words", text="seven", name="cross", layer=last["layer"])["weights"]
+    entropy = sum(-weight * math.log(weight) for row in values for weight in row if weight) / len(values)
+    assert last["mean_entropy"] == pytest.approx(entropy, abs=0.01)
+    expect(page.locator(".facts b").first).to_have_text(written(last["mean_entropy"]))
+
+
+def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_itself(
+    visit: Opener, shipped_server: Running
+) -> None:
+    text = "Thank you. Where is the train station? I am tired."
+    for view, shown in (("attention", ".written bdi"), ("beam", ".results .text"), ("walk", ".word-chip")):
+        page = visit(view, "everyday-en-de", address=shipped_server.address)
+        page.locator("textarea").first.fill(text)
+        note = page.locator("p.written", has_text="translates each sentence by itself")
+        expect(note.locator("bdi").first).to_have_text("Thank you.")
+        if view == "walk":
+            expect(page.locator(shown).last).to_have_text("‹end›")
+            assert "".join(page.locator(shown).all_inner_texts()[:-1]) == "Thankyou."
+        else:
+            expect(page.locator(shown).filter(has_text="Danke").first).to_have_text("Danke!")
+        page.locator("textarea").first.fill("Thank you.")
+        expect(note).to_have_count(0)
+        page.context.close()
+
+
 def test_attention_by_keyboard(visit: Opener) -> None:
     page = visit("attention")
     labelled(page, "Text").fill("seven")
@@ -376,6 +408,31 @@ def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
     rows.nth(1).click()
     expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
     expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
+
+
+def test_the_pair_is_in_the_language_that_the_model_reads(visit: Opener, shipped_server: Running) -> None:
+    page = visit("attention", "everyday-de-en", address=shipped_server.address)
+    page.get_by_role("button", name="er → Koffer / Schrank").click()
+    expect(page.locator(".pair-row")).to_have_count(2)
+    expect(page.locator(".pair-words").nth(1)).to_contain_text("klein")
+    served, text = shipped_server, labelled(page, "Text").input_value()
+    # “Koffer” ends in a piece that is spelled as “er” is; what is followed is the word.
+    tokens = served.desk.find("everyday-de-en").model.attention(text).layers[0].queries
+    places = [place for place, token in enumerate(tokens) if token == "er"]
+    assert len(places) == 2
+    expect(page.locator(".words.left .on")).to_have_attribute("data-place", str(places[1]))
+    page.context.close()
+
+
+def test_a_language_without_a_pair_has_none(visit: Opener, server: Running) -> None:
+    page = visit("translate")
+    told = page.request.get(f"{server.address}/api/models").json()
+    told["models"][0]["languages"] = {"source": "fr", "target": ["de"]}
+    page.route("**/api/models", lambda route: route.fulfill(json=told))
+    page.reload()
+    page.locator("nav a", has_text="Attention").click()
+    page.locator(".detail h2").wait_for()
+    expect(page.locator(".examples")).to_have_count(0)
 
 
 # ---- beam

@@ -29,7 +29,10 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class HeadsSummary:
-    """One layer's heads in numbers: how spread out, how far, and how much on separators each looks, averaged."""
+    """One layer's heads in numbers: how spread out, how far, and how much on separators each looks, averaged.
+
+    The mean of the heads is more spread out than they are on average, so it has an entropy of its own.
+    """
 
     name: str
     layer: int
@@ -38,13 +41,16 @@ class HeadsSummary:
     entropy: tuple[float, ...]
     distance: tuple[float, ...]
     separators: tuple[float, ...]
+    mean_entropy: float
 
     @classmethod
     def of(cls, attention: AttentionMap) -> HeadsSummary:
         """The summary of a map."""
         numbers = (attention.entropy(), attention.distance(), attention.separators())
-        rounded = (tuple(round(float(value), DIGITS) for value in values) for values in numbers)
-        return cls(attention.name, attention.layer, attention.queries, attention.keys, *rounded)
+        entropy, distance, separators = (tuple(round(float(one), DIGITS) for one in values) for values in numbers)
+        mean = round(float(attention.mean().entropy()[0]), DIGITS)
+        place = attention.name, attention.layer, attention.queries, attention.keys
+        return cls(*place, entropy, distance, separators, mean)
 
     def to_json(self) -> dict[str, object]:
         """As plain values."""
@@ -57,6 +63,7 @@ class HeadsSummary:
             "entropy": list(self.entropy),
             "distance": list(self.distance),
             "separators": list(self.separators),
+            "mean_entropy": self.mean_entropy,
         }
 
 

@@ -133,6 +133,7 @@ class HeadsItem(BaseModel):
     entropy: list[float]
     distance: list[float]
     separators: list[float]
+    mean_entropy: float = Field(description="of the mean of all heads")
 
 
 class AttentionAnswer(BaseModel):

@@ -121,7 +121,7 @@ export const attention = {
   pair: ["One word at the end decides what “{word}” stands for. Here is where “{word}” looks in both sentences, in the head chosen below.", "Ein Wort am Ende entscheidet, wofür „{word}“ steht. Hier sieht man, wohin „{word}“ in beiden Sätzen schaut, im unten gewählten Kopf.", "句末一个词决定“{word}”指什么。这里是在下面选定的头里，“{word}”在两个句子中看向哪里。"],
   "pair.none": ["“{word}” is not among the words that look here.", "„{word}“ ist nicht unter den Wörtern, die hier schauen.", "在这里看的词中没有“{word}”。"],
   "pair.back": ["Here “{word}” looks back only: it cannot know how the sentence ends, and sees the same in both.", "Hier schaut „{word}“ nur zurück: Es kann nicht wissen, wie der Satz endet, und sieht in beiden dasselbe.", "这里“{word}”只能回看：它不知道句子怎样结束，在两句中所见相同。"],
-  "pair.unknown": ["{model} does not know all characters of this example, so it shows nothing. Try a model trained on English sentences.", "{model} kennt nicht alle Zeichen dieses Beispiels; es zeigt nichts. Ein mit englischen Sätzen trainiertes Modell hilft.", "{model} 不认识这个例子中的全部字符，看不出什么。请换用英语句子训练的模型。"],
+  "pair.unknown": ["{model} does not know all characters of this example, so it shows nothing. Try a model trained on such sentences.", "{model} kennt nicht alle Zeichen dieses Beispiels; es zeigt nichts. Ein mit solchen Sätzen trainiertes Modell hilft.", "{model} 不认识这个例子中的全部字符，看不出什么。请换用以这类句子训练的模型。"],
 };
 export const beam = {
   menu: ["Beam", "Beam", "束搜索"],
