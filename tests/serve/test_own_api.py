@@ -185,13 +185,17 @@ def test_positions_neighbours_and_inside(client: httpx.Client) -> None:
     about = client.get("/api/models/words/inside").json()
     answers.InsideAnswer.model_validate(about)
     assert "[model]" in about["recipe"]
+    assert about["word"] == "three"
+    assert ">self-attention<" in about["wiring"]
+    assert ">自注意力<" in client.get("/api/models/words/inside", params={"tongue": "zh"}).json()["wiring"]
+    assert client.get("/api/models/words/inside", params={"tongue": "la"}).status_code == 422
     assert client.get("/api/models/nobody/inside").status_code == 404
 
 
 def test_what_is_inside_is_computed_once(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     about = inside.inside
-    monkeypatch.setattr(inside, "inside", lambda model, place: (asked.append(model), about(model, place))[1])
+    monkeypatch.setattr(inside, "inside", lambda model, *other: (asked.append(model), about(model, *other))[1])
     first, second = (client.get("/api/models/babble/inside").content for _ in range(2))
     assert first == second
     assert len(asked) <= 1  # none, if somebody else asked before

@@ -677,10 +677,37 @@ def test_inside_counts_every_parameter(visit: Opener, words_model: Path) -> None
     expect(page.locator(".places .cells")).to_have_count(2)
     assert page.evaluate("[...document.querySelectorAll('.drawing')].every((each) => each.naturalWidth > 0)")
     expect(page.locator(".neighbours li")).to_have_count(12)  # there is something to see before a word is typed
+    expect(labelled(page, "A word or token")).to_have_value("three")  # which the vocabulary knows
     with page.expect_request(lambda asked: "neighbours" in asked.url and asked.post_data_json["text"] == "seven"):
         labelled(page, "A word or token").fill("seven")
     page.get_by_text("Recipe", exact=True).click()
     expect(page.locator(".more pre").last).to_contain_text("d_model = 64")
+
+
+def test_inside_speaks_the_language_of_the_page(visit: Opener) -> None:
+    page = visit("inside", locale="de")
+    with page.expect_request(re.compile(r"/inside\?")) as asked:
+        page.reload()
+    expect(page.locator(".big-facts dt", has_text="Schichten × Köpfe").first).to_contain_text("Encoder")
+    assert "decoder" not in " ".join(page.locator(".big-facts dt").all_inner_texts())
+    expect(page.locator(".wiring .drawing")).to_be_visible()
+    drawn = page.request.get(asked.value.url).json()["wiring"]
+    assert ">Quer-Attention<" in drawn
+    assert not re.search("wired|attention to|>source<|>norm<", drawn)
+
+
+def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -> None:
+    page = visit(
+        "inside", "everyday-en-de", address=shipped_server.address, viewport={"width": 375, "height": 844}, locale="de"
+    )
+    drawing = page.locator(".wiring .drawing")
+    drawing.wait_for()
+    page.wait_for_function("document.querySelector('.wiring .drawing').naturalWidth > 0")
+    assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "a picture is as large as its letters"
+    share = page.locator(".parts .share", has_text="<").first
+    # Text that does not fit its column sticks out at its start or its end.
+    assert share.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    page.context.close()
 
 
 # ---- what holds for all views

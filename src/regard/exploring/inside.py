@@ -15,6 +15,8 @@ from regard.data.sources import Files
 from regard.engines.ctranslate2 import CTranslate2Model
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
+from regard.exploring.sentences import WIRED, Tongue, wired
+from regard.exploring.vectors import word_to_try
 from regard.exploring.walk import can_walk
 from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
@@ -151,21 +153,28 @@ def attention_stacks(bundle: Bundle) -> tuple[AttentionStack, ...]:
 
 @dataclass(frozen=True)
 class Inside:
-    """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe."""
+    """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe.
+
+    `word` is one of its vocabulary to begin with, where neighbours are looked for.
+    """
 
     inspection: dict[str, object]
     wiring: str | None
     curves: str | None
     card: str | None
     recipe: str
+    word: str
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-def inside(bundle: Bundle, place: Path | None = None) -> Inside:
-    """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
+def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> Inside:
+    """Everything that is known of a model; curves and card are read from its folder `place`, if it has one.
+
+    `tongue` is the language of the picture of its wiring.
+    """
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     model = _outline(recipe, tokenizer)
     if isinstance(model, SequenceModel) and not _is_described(bundle):  # others run nowhere but here
@@ -174,12 +183,16 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
             "it runs. Look at the model that it was made from."
         )
     card = None if place is None else place / folder.CARD
+    wiring = None
+    if not isinstance(model, LabelModel):
+        wiring = wiring_svg(model, WIRED[tongue].format(recipe.name), lambda words: wired(words, tongue))
     return Inside(
         inspection(model, recipe).to_json(),
-        None if isinstance(model, LabelModel) else wiring_svg(model, f"How {recipe.name} is wired"),
+        wiring,
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
+        word_to_try(tokenizer),
     )
 
 

@@ -263,6 +263,7 @@ class InsideAnswer(BaseModel):
     curves: str | None
     card: str | None
     recipe: str = Field(description="TOML")
+    word: str = Field(description="one of the vocabulary, to begin with")
 
 
 class PositionsAnswer(BaseModel):
