@@ -819,6 +819,21 @@ def settled(page: Page) -> None:
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [375, 420, 600, 1280])
+def test_the_name_of_the_model_is_read_at_any_width(visit: Opener, shipped_server: Running, width: int) -> None:
+    page = visit("beam", "everyday-en-de", address=shipped_server.address, viewport={"width": width, "height": 844})
+    page.locator("#settings select").first.wait_for()
+    room, needed = page.locator("#settings select").first.evaluate("""(each) => {
+      const style = getComputedStyle(each), pen = document.createElement("canvas").getContext("2d");
+      pen.font = style.font;
+      const room = each.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+      return [room, pen.measureText(each.selectedOptions[0].text).width];
+    }""")
+    assert room >= needed
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
 @pytest.mark.parametrize("model", VIEWS)
 def test_nothing_sticks_out_on_a_phone(visit: Opener, model: str) -> None:
     page = visit("inside", model, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
