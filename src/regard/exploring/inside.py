@@ -77,6 +77,8 @@ class Summary:
     music: bool
     labels: tuple[str, ...] = ()
     """Those that it gives, if it does."""
+    running: bool = False
+    """Whether it writes running text, of any number of lines."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -101,6 +103,7 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
         attention_stacks(bundle),
         can_walk(network),
         isinstance(bundle.recipe.tokenizer, MusicEvents),
+        running=bundle.recipe.running,
     )
 
 

@@ -55,6 +55,8 @@ class ModelSummary(BaseModel):
     """Whether it writes music, for /api/music."""
     labels: list[str]
     """Those that it gives, for /api/classify and /api/tag."""
+    running: bool
+    """Whether it writes running text, for `lines` of /api/generate."""
 
 
 class LimitsAnswer(BaseModel):

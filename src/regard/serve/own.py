@@ -184,7 +184,7 @@ def _add_writing(routes: APIRouter, desk: Desk, limits: Limits) -> None:
         limits.check_text(body.text)
         most = min(200, limits.tokens) if body.max_tokens is None else body.max_tokens
         limits.check_writing(most)
-        sampling = SamplingSettings(body.temperature, body.top_k, body.top_p, max_tokens=most)
+        sampling = SamplingSettings(body.temperature, body.top_k, body.top_p, max_tokens=most, lines=body.lines)
         if body.stream:
             events = _events(desk.stream(body.model, body.text, sampling, body.seed), body.seed)
             return StreamingResponse(events, media_type="text/event-stream")
