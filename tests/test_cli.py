@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from regard import cli
+from regard import cli, shipped
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
@@ -140,6 +140,10 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     nasty = regard("view", words_model, "<script>alert(1)</script>", "--out", page)
     assert nasty.code == 0
     assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
+    several = regard("view", shipped.path("everyday-en-de"), "Thank you. Good morning. I am tired.", "--out", page)
+    assert (several.code, several.out) == (0, "Danke!\n")
+    assert "translates each sentence by itself; the picture shows the first: Thank you.\n" in several.err
+    assert '<dd lang="" dir="auto">Thank you.</dd>' in page.read_text(encoding="utf-8")
     failed(regard("view", words_model, ""), 2, "at least one word")
     failed(regard("view", words_model, "so\udcff"), 65, "must be Unicode", "U+DCFF")
     failed(regard("view", words_model, "one", "--out", tmp_path / "no" / "p.html"), 66, "must be in a folder that is")

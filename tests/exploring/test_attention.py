@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from regard.data.batching import collate
+from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.exploring import attention
 from regard.exploring.attention import look
 from regard.exploring.bundle import best, source_ids
 from regard.viewing.capture import watching
-from tests.exploring.bundles import tiny
+from tests.exploring.bundles import by_sentence, running, tiny
 
 TEXT = "one two three"
 
@@ -126,3 +127,17 @@ def test_of_two_streams_one_is_shown() -> None:
     assert np.allclose(weights.sum(axis=1), 1, atol=1e-5)
     assert (np.triu(weights, 1) == 0).all()
     assert (np.diag(weights) > 0).all()
+
+
+def test_of_several_sentences_the_first_is_looked_at_where_each_is_translated_by_itself() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    first, several = look(bundle, "One two."), look(bundle, "One two. Three! Four five.")
+    assert (several.source, several.target) == ("One two.", first.target)
+    assert several.layers == first.layers
+    assert look(bundle, "One two. Three!", target="Eins.").source == "One two. Three!"
+    assert look(tiny("transformer"), "One two. Three!").source == "One two. Three!"
+    assert look(bundle, "One two. Three!", search=SearchSettings(beam=1)).source == "One two. Three!"
+
+
+def test_the_lines_of_running_text_begin_as_in_training() -> None:
+    assert look(running(tiny("gpt")), "one two\nthree").layers[0].keys == ("‹start›", "one", "two", "‹start›", "three")

@@ -75,6 +75,11 @@ def _draw(
         write_file(out, shown.to_png())
     else:
         write_file(out, shown.to_svg() if out.suffix == ".svg" else shown.to_html())
+    if shown.source not in (None, text):
+        print(
+            f"This model translates each sentence by itself; the picture shows the first: {shown.source}",
+            file=sys.stderr,
+        )
     if shown.told is not None:
         print(shown.told)
     print(f"The picture is in {out}; open it in a browser.", file=sys.stderr)

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
-from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
+from regard.exploring.bundle import (
+    Bundle,
+    best,
+    must_be_one,
+    must_fit,
+    must_hold_words,
+    read_as_one,
+    read_ids,
+    source_ids,
+)
 from regard.filling import GAP, cut
 from regard.models.bert import Bert
 from regard.models.labelling import LabelModel
@@ -129,11 +138,12 @@ def look(
 ) -> Looked:
     """Look at every attention while the model reads `text` and writes `target`, unless given its own translation.
 
-    A language model reads `text` and has no target. Raises UsageError for a model without attention.
+    Of several sentences, a model that translates each by itself reads the first. A language model reads `text` and has
+    no target. Raises UsageError for a model without attention.
     """
     must_hold_words("look", text)
     must_be_one(bundle, "look")
-    tokenizer = bundle.tokenizer
+    text, tokenizer = read_as_one(bundle, text, target, search), bundle.tokenizer
     if bundle.network.reads_source:
         source = source_ids(bundle, text, language)
         written = best(bundle, source, search).tokens if target is None else tokenizer.encode(target)
@@ -145,7 +155,7 @@ def look(
             f"look: `{bundle.recipe.name}` is a language model, which has no target beside its text, but one was "
             "given. Leave it out."
         )
-    ids = tokenizer.encode(text)
+    ids = read_ids(bundle, text)
     must_fit("look", bundle, ids)
     return _looked(Call(bundle.network, tokenizer, None, ids), None, text)
 

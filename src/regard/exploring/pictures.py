@@ -34,12 +34,16 @@ WITHOUT_TEXT: tuple[What, ...] = ("positions", "curves")
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture: a drawing, or for `page` an interactive page. `told` is what else is to be said, as a translation."""
+    """A picture: a drawing, or for `page` an interactive page.
+
+    `told` is what else is to be said, as a translation; `source` what was read for it, which may be the first sentence.
+    """
 
     title: str
     drawing: str | None
     document: str
     told: str | None = None
+    source: str | None = None
 
     def to_html(self) -> str:
         """One file that a browser shows, without a network."""
@@ -89,7 +93,9 @@ def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) ->
             return _alignment(bundle, asked)
         case "beam":
             tree = grow(bundle, asked.text, asked.beam, asked.alpha, asked.language)
-            return _drawn(f"How {name} searched", tree_svg(tree, f"How {name} searched"), tree.results[0].text)
+            return _drawn(
+                f"How {name} searched", tree_svg(tree, f"How {name} searched"), tree.results[0].text, tree.source
+            )
         case "next":
             return _chances(bundle, asked)
         case "positions":
@@ -108,8 +114,8 @@ def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) ->
             return _drawn(f"How {name} learned", curves)
 
 
-def _drawn(title: str, svg: str, told: str | None = None) -> Shown:
-    return Shown(title, svg, page(svg, title), told)
+def _drawn(title: str, svg: str, told: str | None = None, source: str | None = None) -> Shown:
+    return Shown(title, svg, page(svg, title), told, source)
 
 
 def draw_reading(bundle: Bundle, network: LabelModel | Bert, what: What, asked: Asked, place: Path | None) -> Shown:
@@ -133,12 +139,14 @@ def _looked(looked: Looked, title: str, what: What, asked: Asked) -> Shown:
     told = None if looked.source is None else looked.target
     if what == "page":
         document = attention_html(looked.maps(), title=title, source=looked.source or looked.target, target=told)
-        return Shown(title, None, document, told)
+        return Shown(title, None, document, told, looked.source)
     if what == "heads":
         maps = [each for each in looked.maps() if asked.name in (None, each.name)]
-        return _drawn(title, heads_svg(maps or [chosen(looked, asked)], title), told)
+        return _drawn(title, heads_svg(maps or [chosen(looked, asked)], title), told, looked.source)
     head: Head = "mean" if asked.head is None else asked.head
-    return _drawn(title, (matrix_svg if what == "matrix" else arcs_svg)(chosen(looked, asked), head), told)
+    return _drawn(
+        title, (matrix_svg if what == "matrix" else arcs_svg)(chosen(looked, asked), head), told, looked.source
+    )
 
 
 def chosen(looked: Looked, asked: Asked) -> AttentionMap:
@@ -154,7 +162,8 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
     must_translate(bundle, "alignment")
     looked = look(bundle, asked.text, asked.target, asked.language)
     title = "Which token of the translation looks at which of the source"
-    sources, targets = asked.text.split(), looked.target.split()
+    source = looked.source or asked.text
+    sources, targets = source.split(), looked.target.split()
     layers = sorted(layer.layer for layer in looked.layers if layer.name == "cross")
     if not layers:
         raise UsageError(
@@ -164,13 +173,12 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
         # Without spaces there are no words to be seen; then the tokens stand for themselves.
         attention = looked.map("cross", layers[aligning_layer(len(layers))]).mean()
         grid = _linked(title, attention.queries[:-1], attention.keys[:-1], attention.weights[0][:-1, :-1])
-        return _drawn(title, grid_svg(grid), looked.target)
-    (words,) = word_attention(bundle.network, bundle.tokenizer, [asked.text], [looked.target])
+        return _drawn(title, grid_svg(grid), looked.target, source)
+    (words,) = word_attention(bundle.network, bundle.tokenizer, [source], [looked.target])
     aligning = f"{aligning_layer(len(layers)) + 1}."
     best = [number for number, each in enumerate(words.names) if each.startswith(aligning)][-1]
-    return _drawn(
-        title, grid_svg(_linked(title, tuple(targets), tuple(sources), words.weights_ATS[best][:, :-1])), looked.target
-    )
+    drawn = grid_svg(_linked(title, tuple(targets), tuple(sources), words.weights_ATS[best][:, :-1]))
+    return _drawn(title, drawn, looked.target, source)
 
 
 def _linked(title: str, rows: tuple[str, ...], columns: tuple[str, ...], weights: np.ndarray) -> Grid:
@@ -182,5 +190,5 @@ def _chances(bundle: Bundle, asked: Asked) -> Shown:
     found = along(bundle, asked.text, asked.target, asked.language)
     title = f"How likely {bundle.recipe.name} finds each token"
     if bundle.network.reads_source:
-        return _drawn(title, along_svg(found, title), found.text)
+        return _drawn(title, along_svg(found, title), found.text, found.source)
     return _drawn(title, along_svg(found, title, next_tokens(bundle, asked.text)))

@@ -173,8 +173,9 @@ class ResultItem(BaseModel):
 
 
 class BeamAnswer(BaseModel):
-    """All rounds of a search."""
+    """All rounds of a search for a translation of `source`: of several sentences perhaps the first."""
 
+    source: str
     rounds: list[list[NodeItem]]
     results: list[ResultItem]
 
@@ -216,8 +217,9 @@ class ChanceItem(BaseModel):
 
 
 class TokensAnswer(BaseModel):
-    """A text, token by token."""
+    """A text, token by token: that of a language model, or a translation of `source`."""
 
+    source: str | None
     tokens: list[ChanceItem]
 
 
@@ -246,8 +248,9 @@ class StepItem(BaseModel):
 
 
 class WalkAnswer(BaseModel):
-    """One layer, step by step."""
+    """One layer, step by step; `source` is what was read to be translated, perhaps the first sentence of the text."""
 
+    source: str | None
     tokens: list[str]
     target_tokens: list[str] | None
     stack: Literal["encoder", "decoder"]

@@ -254,8 +254,8 @@ class _Looks:
         looked = self._kept.get(asked)
         if looked is None:
             looked = attention.look(model, body.text, body.target, body.language)
-        # Whoever asks for a head next names the target that was found.
-        self._kept[asked] = self._kept[body.text, looked.target, body.language] = looked
+        # Whoever asks for a head next names what was read, and the target that was found.
+        self._kept[asked] = self._kept[looked.source or body.text, looked.target, body.language] = looked
         self._kept.move_to_end(asked)
         while len({id(each) for each in self._kept.values()}) > KEPT:
             self._kept.popitem(last=False)
