@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from regard import folder, settings
 from regard.bands.comparing import usual_course
@@ -100,7 +101,7 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
         _parameters(_outline(bundle.recipe, bundle.tokenizer)) if described else None,
         network.context,
         languages(bundle),
-        attention_stacks(bundle),
+        attention_stacks(network),
         can_walk(network),
         isinstance(bundle.recipe.tokenizer, MusicEvents),
         running=bundle.recipe.running,
@@ -144,10 +145,10 @@ def _language(corpus: Any, side: Literal["source", "target"]) -> str | None:
     return getattr(corpus, "language", None) if side == "target" else None
 
 
-def attention_stacks(bundle: Bundle) -> tuple[AttentionStack, ...]:
+def attention_stacks(network: nn.Module) -> tuple[AttentionStack, ...]:
     """Every kind of attention with its layers and heads."""
     found: dict[str, list[int]] = {}
-    for name, module in bundle.network.named_modules():
+    for name, module in network.named_modules():
         if hasattr(module, "watcher"):
             heads = getattr(module, "heads", 1)
             found.setdefault(role(name)[0], []).append(heads if isinstance(heads, int) else 1)

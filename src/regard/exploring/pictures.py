@@ -7,15 +7,23 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from torch import nn
 
 from regard.errors import UsageError
 from regard.evaluation.alignment import word_attention
 from regard.exploring.attention import Looked, look, look_at_reading
 from regard.exploring.beam import grow
-from regard.exploring.bundle import Bundle, must_hold_words, must_translate
+from regard.exploring.bundle import (
+    Bundle,
+    must_hold_words,
+    must_translate,
+    read_as_one,
+    read_ids,
+    source_ids,
+)
 from regard.exploring.chances_svg import along_svg
 from regard.exploring.following import along, next_tokens
-from regard.exploring.inside import learning_curves
+from regard.exploring.inside import attention_stacks, learning_curves
 from regard.exploring.tree_svg import tree_svg
 from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
@@ -29,6 +37,8 @@ from regard.viewing.raster import to_png
 from regard.viewing.svg import page
 
 What = Literal["page", "matrix", "arcs", "heads", "alignment", "beam", "next", "positions", "neighbours", "curves"]
+LARGEST = 64_000_000  # bytes of a picture: Chromium opens 35 MB in 4 s
+BYTES_PER_WEIGHT: dict[What, float] = {"page": 1.15, "matrix": 12}  # measured, with weights that pack badly
 WITHOUT_TEXT: tuple[What, ...] = ("positions", "curves")
 
 
@@ -126,11 +136,40 @@ def draw_reading(bundle: Bundle, network: LabelModel | Bert, what: What, asked: 
         raise UsageError(
             f"view: of a `{bundle.recipe.model.kind}` the picture must be one of: {', '.join(known)}; but is `{what}`."
         )
+    read = len(bundle.tokenizer.source.encode(asked.text)) + 1
+    _must_be_small(network, what, read, read)
     looked = look_at_reading(network, bundle.tokenizer, asked.text)
     return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
 
 
+def _must_be_small(network: nn.Module, what: What, read: int, written: int) -> None:
+    """Raise UsageError, before any work, for a picture that no browser would open: weights grow with the square."""
+    if what not in BYTES_PER_WEIGHT:
+        return
+    both = read + written if getattr(network, "joins_source", False) else written
+    sizes = {"encoder": read * read, "cross": written * read, "decoder": both * both}
+    stacks = attention_stacks(network)
+    if what == "page":
+        weights = sum(stack.layers * stack.heads * sizes.get(stack.name, read) for stack in stacks)
+    else:
+        weights = max((sizes.get(stack.name, read) for stack in stacks), default=0)
+    size = weights * BYTES_PER_WEIGHT[what]
+    if size > LARGEST:
+        other = " A picture of all heads at a glance, `heads`, stays small." if what == "page" else ""
+        raise UsageError(
+            f"view: a picture must have at most {LARGEST / 1e6:.0f} MB, but a `{what}` of {max(read, written):,} "
+            f"tokens may have {size / 1e6:,.0f}. Shorten the text.{other}"
+        )
+
+
 def _attention(bundle: Bundle, what: What, asked: Asked) -> Shown:
+    if bundle.network.reads_source:
+        read = len(source_ids(bundle, read_as_one(bundle, asked.text, asked.target), asked.language))
+        # Its own translation is about as long, unless it is given.
+        written = read if asked.target is None else len(bundle.tokenizer.encode(asked.target)) + 1
+    else:
+        read = written = len(read_ids(bundle, asked.text)) + 1
+    _must_be_small(bundle.network, what, read, written)
     looked = look(bundle, asked.text, asked.target, asked.language)
     return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
 
