@@ -186,7 +186,8 @@ class Attention {
   draw() {
     const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
-    this.written.replaceChildren(...readOf(capture.source, capture.asked), " ", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    const read = readOf(capture.source, capture.asked);
+    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });
       this.openKind();
