@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import cli
+from regard import cli, shipped
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
@@ -141,6 +141,10 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     nasty = regard("view", words_model, "<script>alert(1)</script>", "--out", page)
     assert nasty.code == 0
     assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
+    several = regard("view", shipped.path("everyday-en-de"), "Thank you. Good morning. I am tired.", "--out", page)
+    assert (several.code, several.out) == (0, "Danke!\n")
+    assert "translates each sentence by itself; the picture shows the first: Thank you.\n" in several.err
+    assert '<dd lang="" dir="auto">Thank you.</dd>' in page.read_text(encoding="utf-8")
     failed(regard("view", words_model, ""), 2, "at least one word")
     failed(regard("view", words_model, "so\udcff"), 65, "must be Unicode", "U+DCFF")
     failed(regard("view", words_model, "one", "--out", tmp_path / "no" / "p.html"), 66, "must be in a folder that is")
@@ -166,6 +170,9 @@ def test_view_draws_what_is_asked_for(words_model: Path, babbling_model: Path, t
     )
     failed(regard("view", words_model, "one", "--what", "arcs", "--head", 0), 2, "--head counts from 1, but is 0")
     failed(regard("view", babbling_model, "one", "--what", "beam", "--out", arcs), 2, "needs a model that translates")
+    asked = ("view", words_model, "one", "--what", "arcs", "--out", arcs)
+    failed(regard(*asked, "--layer", 9), 2, "cross 1", "but is cross 9 (8, counted from 0)")
+    failed(regard(*asked, "--head", 9), 2, "but head 9 (8, counted from 0)")
 
 
 def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.tiny import ENGLISH, failed, language_model, regard, write_lines
 
 KEYS = {"text", "tokens", "log_probabilities", "top", "finish_reason"}
 SHORT = SamplingSettings(max_tokens=12)
+RUNNING = "batch={layout='blocks', tokens=512, row=32}"
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_texts_come_as_they_are_drawn(model: Model, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_line_that_ends_at_once_does_not_end_running_text(model: Model, tmp_path: Path) -> None:
-    running = load(language_model(tmp_path / "running", ["batch={layout='blocks', tokens=512, row=32}"]))
+    running = load(language_model(tmp_path / "running", [RUNNING]))
     assert (running.running, model.running) == (True, False)
     (texts,) = model.generations(["one"], SHORT, seed=1, count=1_000)
     seed = 1 + [found.finish_reason == "end" and found.text == "" for found in texts].index(True)
@@ -86,6 +87,19 @@ def test_a_line_that_ends_at_once_does_not_end_running_text(model: Model, tmp_pa
     assert "".join(running.stream("one", SHORT, seed=seed)) == found.text
     other = 1 + [found.text != "" for found in texts].index(True)
     assert running.generate(["one"], SHORT, seed=other) == [texts[other - 1].text]
+
+
+def test_a_prompt_of_running_text_may_have_several_lines(model: Model, tmp_path: Path) -> None:
+    running = load(language_model(tmp_path / "running", [RUNNING, "tokenizer={kind='bpe', vocabulary=120}"]))
+    start, encode = running.tokenizer.specials.start, running.tokenizer.encode
+    prompt = [*encode("one"), start, *encode("two"), start]
+    greedy = SamplingSettings(temperature=0, max_tokens=1, top_k=1)
+    (drawn,) = sample(running.network, [prompt], running.tokenizer.specials, greedy, [1])
+    assert running.tokenizer.encode_lines("one\ntwo\n") == prompt
+    assert running.tokenizer.decode_lines(prompt) == "one\ntwo\n"
+    # It begins a line, so it has no space before it.
+    assert running.generate(["one\ntwo\n"], greedy) == [running.tokenizer.decode(drawn.tokens)]
+    assert model.tokenizer.encode("one\ntwo") != model.tokenizer.encode_lines("one\ntwo")
 
 
 def test_every_token_is_told_of(model: Model) -> None:
@@ -211,6 +225,8 @@ def test_what_the_vocabulary_lacks_is_told_of_once(tmp_path: Path) -> None:
     assert regard("generate", place, "one", *options).err == ""
     assert "holds '\\n', which" in regard("generate", place, "one\ntwo", *options).err
     assert regard("generate", place, "one\ntwo", *options, "--lines", 2).err == ""
+    running = language_model(tmp_path / "running", ["tokenizer={kind='characters'}", RUNNING])
+    assert regard("generate", running, "one\ntwo", *options).err == ""
 
 
 def test_progress_is_told_in_texts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,5 +110,6 @@ def failed(ran: Ran, code: int, *words: object) -> None:
     assert ran.out == ""
     assert "Traceback" not in ran.err
     assert "internal error" not in ran.err
+    assert "regard: regard" not in ran.err  # who speaks is said once
     for word in words:
         assert str(word) in ran.err

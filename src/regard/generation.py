@@ -17,7 +17,7 @@ from regard.decoding.sampling import Drawn, Finish, OnToken, Sample, SamplingSet
 from regard.decoding.stepping import recorded
 from regard.memory import Halves, NoRoomError
 from regard.models.interface import SequenceModel
-from regard.text.streaming import TextStream
+from regard.text.streaming import TextStream, last_line
 from regard.text.tokenizer import Tokenizer
 
 ROWS = 64  # texts drawn at a time
@@ -90,17 +90,19 @@ class Generator:
         return [self._generation(ids, drawn) for ids, drawn in zip(prompts, samples, strict=True)]
 
     def encode(self, prompt: str, sampling: SamplingSettings) -> list[int]:
-        """The tokens of a prompt; for a text of several lines, each begins as in training."""
-        first, *others = prompt.split("\n") if sampling.lines > 1 else [prompt]
-        ids = self.tokenizer.encode(first)
-        for line in others:
-            ids += [self.tokenizer.specials.start, *self.tokenizer.encode(line)]
-        return ids
+        """The tokens of a prompt, which may have several lines where a text may."""
+        several = self.running or sampling.lines > 1
+        return self.tokenizer.encode_lines(prompt) if several else self.tokenizer.encode(prompt)
+
+    def following(self, prompt: Sequence[int]) -> TextStream:
+        """The text that follows the tokens of a prompt."""
+        specials = self.tokenizer.specials
+        return TextStream(self.tokenizer, last_line(prompt, specials.start), specials.end)
 
     def tell(self, prompt: str, sampling: SamplingSettings, seed: int, hear: Callable[[str], None]) -> Generation:
         """One text; `hear` is called with each piece of it as soon as it is certain."""
         ids = self.encode(prompt, sampling)
-        written = TextStream(self.tokenizer, ids, self.tokenizer.specials.end)
+        written = self.following(ids)
 
         def on_token(_: int, drawn: Drawn) -> None:
             if piece := written.push(drawn.token):
@@ -142,7 +144,7 @@ class Generator:
             thread.join()
 
     def _generation(self, prompt: Sequence[int], found: Sample) -> Generation:
-        written = TextStream(self.tokenizer, prompt, self.tokenizer.specials.end)
+        written = self.following(prompt)
         text = "".join([*map(written.push, found.tokens), written.end()])
         labels = self.tokenizer.labels
         top = [

@@ -64,6 +64,12 @@ class Recipe:
     log: LogSettings = LogSettings()
     export: ExportSettings = ExportSettings()
 
+    @property
+    def running(self) -> bool:
+        """Whether the model learns from running text, in which the end of a line is a token like any other."""
+        music = isinstance(self.tokenizer, MusicEvents)  # there, a line is a whole piece
+        return self.batch.window is not None and not music
+
     def __post_init__(self) -> None:
         settings.check_words(self)
         if not 0 <= self.seed < 2**63:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -56,3 +56,13 @@ def tiny(name: str, tokens: str = "kind='bpe', vocabulary=120") -> Tiny:
             # A fresh model has zeros (biases) behind which a mistake could hide, and little to tell tokens apart.
             parameter.add_(0.3 * torch.randn_like(parameter))
     return Tiny(recipe, tokenizer, network)
+
+
+def by_sentence(bundle: Tiny) -> Tiny:
+    """The same model, which translates each sentence by itself."""
+    return replace(bundle, recipe=replace(bundle.recipe, search=replace(bundle.recipe.search, each_sentence=True)))
+
+
+def running(bundle: Tiny) -> Tiny:
+    """The same language model, which learned from running text."""
+    return replace(bundle, recipe=replace(bundle.recipe, batch=replace(bundle.recipe.batch, layout="blocks")))

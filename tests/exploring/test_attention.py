@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from regard.data.batching import collate
+from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.exploring import attention
 from regard.exploring.attention import look
 from regard.exploring.bundle import best, source_ids
 from regard.viewing.capture import watching
-from tests.exploring.bundles import tiny
+from tests.exploring.bundles import by_sentence, running, tiny
 
 TEXT = "one two three"
 
@@ -45,6 +46,15 @@ def test_summaries_are_those_of_the_weights() -> None:
         special = [place for place, key in enumerate(layer.keys) if key in ("‹start›", "‹end›")]
         assert special
         assert layer.separators == pytest.approx(weights[:, :, special].sum(-1).mean(-1), abs=1e-3)
+
+
+def test_the_mean_of_heads_has_an_entropy_of_its_own() -> None:
+    looked = look(tiny("transformer"), TEXT)
+    for layer, found in zip(looked.layers, looked.maps(), strict=True):
+        (wanted,) = found.mean().entropy()
+        assert layer.mean_entropy == pytest.approx(wanted, abs=1e-4)
+        assert layer.mean_entropy > np.mean(layer.entropy)
+        assert layer.to_json()["mean_entropy"] == layer.mean_entropy
 
 
 def test_a_long_text_gives_the_same_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +112,10 @@ def test_what_cannot_be_looked_at_is_said() -> None:
     with pytest.raises(UsageError, match="less than 64 tokens"):
         look(tiny("gpt"), "one " * 80)
     looked = look(tiny("gpt"), TEXT)
-    with pytest.raises(UsageError, match=r"must be one of: decoder 0, decoder 1, .* but is cross 0"):
-        looked.map("cross", 0)
-    with pytest.raises(UsageError, match="has heads 0 to 1, but head 2"):
+    # Pictures count from 1, code from 0.
+    with pytest.raises(UsageError, match=r"must be one of decoder 1 to 2, but is cross 9 \(8, counted from 0\)"):
+        looked.map("cross", 8)
+    with pytest.raises(UsageError, match=r"has heads 1 to 2, but head 3 \(2, counted from 0\)"):
         looked.head("decoder", 0, 2)
 
 
@@ -116,3 +127,17 @@ def test_of_two_streams_one_is_shown() -> None:
     assert np.allclose(weights.sum(axis=1), 1, atol=1e-5)
     assert (np.triu(weights, 1) == 0).all()
     assert (np.diag(weights) > 0).all()
+
+
+def test_of_several_sentences_the_first_is_looked_at_where_each_is_translated_by_itself() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    first, several = look(bundle, "One two."), look(bundle, "One two. Three! Four five.")
+    assert (several.source, several.target) == ("One two.", first.target)
+    assert several.layers == first.layers
+    assert look(bundle, "One two. Three!", target="Eins.").source == "One two. Three!"
+    assert look(tiny("transformer"), "One two. Three!").source == "One two. Three!"
+    assert look(bundle, "One two. Three!", search=SearchSettings(beam=1)).source == "One two. Three!"
+
+
+def test_the_lines_of_running_text_begin_as_in_training() -> None:
+    assert look(running(tiny("gpt")), "one two\nthree").layers[0].keys == ("‹start›", "one", "two", "‹start›", "three")

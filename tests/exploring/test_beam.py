@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,8 @@ from regard.decoding.search import beam_search
 from regard.errors import UsageError
 from regard.exploring.beam import BeamTree, Node, grow
 from regard.exploring.bundle import as_row, source_ids
-from tests.exploring.bundles import tiny
+from regard.text.tokenizer import Tokenizer
+from tests.exploring.bundles import by_sentence, tiny
 
 MODELS = st.sampled_from(["transformer", "recurrent", "convs2s", "decoder-only"])
 
@@ -73,7 +76,7 @@ def test_a_node_tells_the_probability_of_its_text() -> None:
 
 def test_it_is_plain_json() -> None:
     told = json.loads(json.dumps(grow(tiny("recurrent"), "one", 2, 0.6).to_json(), allow_nan=False))
-    assert set(told) == {"rounds", "results"}
+    assert set(told) == {"source", "rounds", "results"}
     assert set(told["rounds"][0][0]) == {"id", "parent", "token", "log_probability", "score", "kept", "ended"}
     assert set(told["results"][0]) == {"text", "score", "nodes"}
 
@@ -85,3 +88,31 @@ def test_what_cannot_be_searched_is_said() -> None:
         grow(tiny("transformer"), "one", beam=0)
     with pytest.raises(UsageError, match="`alpha` must be from 0"):
         grow(tiny("transformer"), "one", alpha=-1)
+
+
+def test_a_text_that_is_spelled_twice_is_a_result_once() -> None:
+    """A text may be written with other pieces: `zu` and `z`, `u`."""
+    bundle = tiny("transformer")
+    spelled = replace(bundle, tokenizer=_Blind(bundle.tokenizer))
+    tree, all_alike = grow(bundle, "one two", 4), grow(spelled, "one two", 4)
+    assert len(tree.results) == 4
+    assert [each.score for each in all_alike.results] == [tree.results[0].score]
+
+
+def test_of_several_sentences_the_first_is_searched_where_each_is_translated_by_itself() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    assert grow(bundle, "One two. Three!") == grow(bundle, "One two.")
+    assert grow(tiny("transformer"), "One two. Three!").source == "One two. Three!"
+
+
+class _Blind:
+    """A tokenizer to which all texts look alike."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "a" * bool(ids)

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 import torch
 
+from regard.batch import IGNORED, Batch, Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.sampling import SamplingSettings, sample
 from regard.decoding.scoring import score_texts
@@ -16,7 +17,7 @@ from regard.decoding.search import beam_search
 from regard.errors import UsageError
 from regard.exploring.bundle import as_row, best, source_ids
 from regard.exploring.following import along, alternatives, next_tokens
-from tests.exploring.bundles import Tiny, tiny
+from tests.exploring.bundles import Tiny, by_sentence, running, tiny
 
 TEXT = "one two"
 
@@ -108,6 +109,39 @@ def test_along_its_own_translation() -> None:
     assert math.log(math.prod(token.probability for token in found.tokens)) == pytest.approx(
         written.log_probability, abs=1e-2
     )
+
+
+def test_in_running_text_the_end_of_a_line_is_a_token_like_any_other() -> None:
+    bundle = running(tiny("gpt"))
+    specials, encode = bundle.tokenizer.specials, bundle.tokenizer.encode
+    # As in training: what ends a line is foreseen, and what begins one is read.
+    answers = [*encode("one"), specials.end, *encode("two")]
+    read = [specials.start, *encode("one"), specials.start, *encode("two")]
+    with torch.inference_mode():
+        logits, _ = bundle.network.step(torch.tensor([read]), bundle.network.start(None, 1))
+        fed = Tokens.whole(torch.tensor([read[:-1]]))
+        batch = Batch(None, fed, torch.full_like(fed.ids_BT, IGNORED))
+        chances_TV = bundle.network.logits(bundle.network.features(batch))[0].softmax(dim=-1)
+    found = along(bundle, "one\ntwo")
+    assert found.text == "".join(token.text for token in found.tokens) == "one\ntwo"
+    assert [token.probability for token in found.tokens] == pytest.approx(
+        [float(chances_V[token]) for chances_V, token in zip(chances_TV, answers, strict=True)], abs=1e-5
+    )
+    following = next_tokens(bundle, "one\ntwo", count=bundle.tokenizer.size)
+    assert "".join(following.text_tokens) == "one\ntwo"
+    assert [each.id for each in following.tokens[:5]] == logits[0].topk(5).indices.tolist()
+    (line_end,) = (each for each in following.tokens if each.id == specials.end)
+    assert (line_end.text, line_end.end) == ("\n", False)
+    # A word at the beginning of a line has no space before it.
+    (word,) = encode("three")
+    texts = {each.id: each.text for each in next_tokens(bundle, "one\n", count=bundle.tokenizer.size).tokens}
+    assert texts[word] == "three"
+
+
+def test_along_the_translation_of_the_first_sentence() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    found = along(bundle, "One two. Three!")
+    assert (found.source, found.tokens) == ("One two.", along(bundle, "One two.").tokens)
 
 
 def test_alternatives_go_on_from_the_beginning() -> None:

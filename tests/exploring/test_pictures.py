@@ -13,6 +13,7 @@ import pytest
 from regard.api import load
 from regard.errors import UsageError
 from regard.evaluation.alignment import word_attention
+from regard.exploring import pictures
 from regard.exploring.attention import look
 from regard.exploring.beam import grow
 from regard.exploring.bundle import best, source_ids
@@ -24,7 +25,7 @@ from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import BAR as COSINE_BAR
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
 from regard.viewing.svg import LEVELS
-from tests.exploring.bundles import tiny
+from tests.exploring.bundles import by_sentence, tiny
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT = "one two three"
@@ -74,7 +75,7 @@ def test_one_head_is_the_one_asked_for() -> None:
     assert ET.fromstring(usual).get("aria-label") == "Cross attention, layer 2, mean of 2 heads"
     only = draw(bundle, "heads", Asked(TEXT, name="decoder")).to_svg()
     assert [word for word in words_of(ET.fromstring(only)) if word.endswith("attention")] == ["Decoder attention"]
-    with pytest.raises(UsageError, match="must be one of: encoder 0"):
+    with pytest.raises(UsageError, match="must be one of encoder 1 to 2"):
         draw(bundle, "matrix", Asked(TEXT, name="middle"))
     with pytest.raises(UsageError, match="must be one of: page, matrix"):
         draw(bundle, "painting", Asked(TEXT))  # type: ignore[arg-type]
@@ -192,3 +193,28 @@ def test_without_spaces_tokens_are_aligned() -> None:
     cells = [rect for rect in root.iter(f"{SVG}rect") if rect.get("class") == "cell"]
     assert len(cells) == (layer.weights[0][:-1, :-1] >= 0.0005).sum()
     assert not {"‹end›", "‹start›"} & set(words_of(root))
+
+
+def test_a_picture_says_which_sentence_it_shows() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    whats: tuple[What, ...] = ("page", "matrix", "arcs", "heads", "alignment", "beam", "next")
+    for what in whats:
+        several, first = (draw(bundle, what, Asked(text)) for text in ("One two. Three!", "One two."))
+        assert several == first
+        assert several.source == "One two."
+
+
+def test_a_picture_that_nobody_could_open_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("nothing may be searched or read")
+
+    monkeypatch.setattr(pictures, "look", work)
+    bundle, long = tiny("transformer"), "one two " * 2_000
+    with pytest.raises(UsageError, match=r"at most 64 MB, but a `page` of 4,001 tokens may have 221\. Shorten"):
+        draw(bundle, "page", Asked(long))
+    with pytest.raises(UsageError, match=r"a `matrix` of 4,001 tokens may have 192"):
+        draw(bundle, "matrix", Asked(long))
+    with pytest.raises(AssertionError, match="nothing may be searched"):
+        draw(bundle, "arcs", Asked(long))
+    with pytest.raises(AssertionError, match="nothing may be searched"):
+        draw(bundle, "page", Asked("one " * 512))

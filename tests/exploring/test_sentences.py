@@ -6,9 +6,15 @@ import re
 from typing import get_args
 
 import pytest
+import torch
 
 from regard.exploring import tellings
-from regard.exploring.sentences import SENTENCES, TITLES, Said, Tongue
+from regard.exploring.sentences import SENTENCES, TITLES, Said, Tongue, wired
+from regard.models.build import build_any
+from regard.models.labelling import LabelModel
+from regard.recipe import build_recipe, load_recipe, presets
+from regard.viewing.wiring import titles, wiring
+from tests.exploring.bundles import MODELS
 
 PLACE = re.compile(r"\{\w+\}")
 
@@ -36,3 +42,33 @@ def test_values_are_written_as_the_language_does() -> None:
     share = Said(("softmax",), {"word": "a", "other": "b.c", "share": 0.25})
     assert share.sentence().endswith("«b.c»: 25%.")
     assert share.sentence("de").endswith("„b.c“: 25\u00a0%.")
+
+
+def test_every_word_of_a_wiring_is_there_in_every_language() -> None:
+    """What all presets and small models show; names of cells and functions need no other word."""
+    settings = [load_recipe(name).model for name in presets()]
+    settings += [build_recipe({}, [f"model={{{each}}}"], "tiny").model for each in MODELS.values()]
+    said: set[str] = set()
+    for each in settings:
+        with torch.device("meta"):
+            model = build_any(each, 50, 50)
+        if not isinstance(model, LabelModel):
+            parts = [part for side in wiring(model) for box in side for part in box.parts]
+            said |= {*titles(model), *(words for part in parts for words in (part.name, part.sizes, *part.below()))}
+    assert len(said) > 50
+    for words in said:
+        bare = re.sub(
+            r"GRU|LSTM|RNN|Feed-forward|Softmax|Tokens|ALiBi|GELU|Encoders?|Decoders?", "", wired(words, "de")
+        )
+        assert wired(words, "en") == words
+        assert not re.search("[a-z]", wired(words, "zh").replace("Softmax", "").replace("ALiBi", "")), words
+        assert wired(words, "de") != words or not re.search("[a-z]", bare), words
+        assert (
+            re.findall(r"\d+", wired(words, "de"))
+            == re.findall(r"\d+", wired(words, "zh"))
+            == re.findall(r"\d+", words)
+        )
+    assert tellings.WIRING["de"].keys() == tellings.WIRING["zh"].keys()
+    assert wired("relative positions, reach 16", "de") == "relative Positionen, Reichweite 16"
+    assert wired("3 of 1,024 experts", "zh") == "选 3 个专家，共 1,024 个"
+    assert wired("somebody's part", "de") == "somebody's part"

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.exploring.vectors import neighbours, positions
+from regard.exploring.vectors import neighbours, positions, word_to_try
+from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from tests.exploring.bundles import tiny
 
 
@@ -86,3 +87,17 @@ def test_a_word_of_several_pieces_is_their_mean() -> None:
         neighbours(bundle, " ")
     with pytest.raises(UsageError, match="`count` must be from 1 to"):
         neighbours(bundle, "one", count=0)
+
+
+@pytest.mark.parametrize("tokens", ["kind='bpe', vocabulary=120", "kind='bytes', vocabulary=300", "kind='characters'"])
+def test_the_word_to_begin_with_has_a_vector_of_its_own(tokens: str) -> None:
+    bundle = tiny("gpt", tokens)
+    word = word_to_try(bundle.tokenizer)
+    assert word.isalpha()
+    assert len(neighbours(bundle, word).pieces) == 1
+    assert (len(word) == 1) == ("characters" in tokens)
+
+
+def test_a_model_that_knows_none_of_our_words_begins_with_one_of_its_own() -> None:
+    tokenizer = Tokenizer.learn(["une maison", "la maison rouge"] * 5, TokenizerSettings(kind="bpe", vocabulary=60))
+    assert word_to_try(tokenizer) == "maison"

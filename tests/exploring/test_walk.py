@@ -19,7 +19,7 @@ from regard.exploring.steps import MOST
 from regard.exploring.walk import Walk, can_walk, walk
 from regard.layers.attention import Attention
 from regard.viewing.capture import Call, watching
-from tests.exploring.bundles import Tiny, tiny
+from tests.exploring.bundles import Tiny, by_sentence, running, tiny
 
 TEXT, TARGET = "one two three", "eins zwei"
 WALKS = [
@@ -265,3 +265,15 @@ def test_joined_products_give_the_same_steps(stack: str) -> None:
                 atol=1e-4,
                 equal_nan=True,
             )
+
+
+def test_of_several_sentences_the_first_walks_where_each_is_translated_by_itself() -> None:
+    bundle = by_sentence(tiny("transformer"))
+    found = walk(bundle, "One two. Three!", stack="decoder")
+    assert found.source == found.to_json()["source"] == "One two."
+    assert found.tokens == walk(bundle, "One two.").tokens
+
+
+def test_the_lines_of_running_text_begin_as_in_training() -> None:
+    found = walk(running(tiny("gpt")), "one\ntwo")
+    assert (found.source, found.tokens) == (None, ("‹start›", "one", "‹start›", "two"))

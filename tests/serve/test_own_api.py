@@ -18,7 +18,8 @@ from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.exploring import attention, following, inside
 from regard.serve import answers
-from tests.serve.running import Running
+from tests.serve.running import Running, running
+from tests.tiny import language_model
 
 
 @pytest.fixture(scope="module")
@@ -185,13 +186,17 @@ def test_positions_neighbours_and_inside(client: httpx.Client) -> None:
     about = client.get("/api/models/words/inside").json()
     answers.InsideAnswer.model_validate(about)
     assert "[model]" in about["recipe"]
+    assert about["word"] == "three"
+    assert ">self-attention<" in about["wiring"]
+    assert ">自注意力<" in client.get("/api/models/words/inside", params={"tongue": "zh"}).json()["wiring"]
+    assert client.get("/api/models/words/inside", params={"tongue": "la"}).status_code == 422
     assert client.get("/api/models/nobody/inside").status_code == 404
 
 
 def test_what_is_inside_is_computed_once(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     about = inside.inside
-    monkeypatch.setattr(inside, "inside", lambda model, place: (asked.append(model), about(model, place))[1])
+    monkeypatch.setattr(inside, "inside", lambda model, *other: (asked.append(model), about(model, *other))[1])
     first, second = (client.get("/api/models/babble/inside").content for _ in range(2))
     assert first == second
     assert len(asked) <= 1  # none, if somebody else asked before
@@ -368,3 +373,37 @@ def test_the_description_names_every_route(client: httpx.Client) -> None:
     for path, item in own["paths"].items():
         for operation in item.values():
             assert {"200", "413", "422", "429"} <= set(operation["responses"]), path
+
+
+def test_a_model_of_running_text_reads_and_writes_lines(tmp_path: Path) -> None:
+    settings = ["batch={layout='blocks', tokens=512, row=32}", "tokenizer={kind='bpe', vocabulary=120}"]
+    place = language_model(tmp_path / "model", settings)
+    model, text = load(place), "one two\nthree"
+    with running({"lines": place}) as served, served.client() as client:
+        (listed,) = client.get("/api/models").json()["models"]
+        assert listed["running"] is True
+        along = ask(client, "tokens", answers.TokensAnswer, text=text)
+        assert "".join(each["text"] for each in along["tokens"]) == text
+        found = ask(client, "next", answers.NextAnswer, text=text, count=100)
+        assert [each["end"] for each in found["tokens"] if each["text"] == "\n"] == [False]
+        (texts,) = model.generations([text], SamplingSettings(max_tokens=60, lines=60), seed=1, count=50)
+        seed, expected = next((seed, found) for seed, found in enumerate(texts, 1) if "\n" in found.text)
+        assert expected.finish_reason == "length"
+        body = {"text": text, "max_tokens": 60, "seed": seed, "lines": 60}
+        assert ask(client, "generate", answers.GenerateAnswer, **body, stream=False)["text"] == expected.text
+        with client.stream("POST", "/api/generate", json=body) as response:
+            assert "".join(event.get("text", "") for event in events(response)) == expected.text
+        asked = {"prompt": text, "max_tokens": 2, "seed": 3, "echo": True, "logprobs": 0}
+        (choice,) = client.post("/v1/completions", json=asked).json()["choices"]
+        ((short,),) = model.generations([text], SamplingSettings(max_tokens=2), 3)
+        assert choice["text"] == text + short.text
+        assert choice["logprobs"]["tokens"].count("\n") == 1 + short.tokens.count("\n")
+        sent = _sent(client, {**asked, "logprobs": None, "stream": True})
+        assert "".join(event["choices"][0]["text"] for event in sent) == choice["text"]
+
+
+def _sent(client: httpx.Client, body: dict[str, object]) -> list[dict[str, Any]]:
+    with client.stream("POST", "/v1/completions", json=body) as response:
+        lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]

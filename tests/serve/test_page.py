@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -74,6 +75,13 @@ def visit(browser: Browser, server: Running, faults: list[str]) -> Iterator[Open
     for context in contexts:
         context.close()
     assert [fault for fault in found if not any(re.search(known, fault) for known in faults)] == []
+
+
+@pytest.fixture(scope="module")
+def shipped_server() -> Iterator[Running]:
+    """The models that come with the package."""
+    with running({name: shipped.path(name) for name in shipped.names()}) as found:
+        yield found
 
 
 def walk_through(page: Page, text: str) -> None:
@@ -260,7 +268,7 @@ def test_a_dropped_file_that_cannot_be_read_is_refused_in_words(visit: Opener, f
       view.dispatchEvent(new DragEvent("dragover", { dataTransfer: carried, bubbles: true, cancelable: true }));
       view.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
     }""")
-    expect(page.locator(".file.failed")).to_contain_text("picture.png")
+    expect(page.locator(".file.failed")).to_have_text(re.compile(r"^picture\.png: (?!.*picture\.png)"))
 
 
 def test_text_stays_text(visit: Opener) -> None:
@@ -300,6 +308,37 @@ def test_attention_shows_the_weights_of_the_chosen_head(visit: Opener, server: R
     expect(page.locator(".readout b").first).to_have_text(written(max(row[0] for row in weights)))
     page.mouse.move(0, 0)
     expect(page.locator(".readout")).to_contain_text("Point at a token")
+
+
+def test_the_mean_of_heads_has_the_entropy_of_what_is_drawn(visit: Opener, server: Running) -> None:
+    page = visit("attention")
+    labelled(page, "Text").fill("seven")
+    expect(page.locator(".written bdi")).to_have_text("sieben")
+    expect(page.locator(".detail h2")).to_have_text(re.compile("Cross attention.*mean of heads"))
+    (last,) = ask(server, "attention", model="words", text="seven")["maps"][-1:]
+    values = ask(server, "attention/head", model="words", text="seven", name="cross", layer=last["layer"])["weights"]
+    entropy = sum(-weight * math.log(weight) for row in values for weight in row if weight) / len(values)
+    assert last["mean_entropy"] == pytest.approx(entropy, abs=0.01)
+    expect(page.locator(".facts b").first).to_have_text(written(last["mean_entropy"]))
+
+
+def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_itself(
+    visit: Opener, shipped_server: Running
+) -> None:
+    text = "Thank you. Where is the train station? I am tired."
+    for view, shown in (("attention", ".written bdi"), ("beam", ".results .text"), ("walk", ".word-chip")):
+        page = visit(view, "everyday-en-de", address=shipped_server.address)
+        page.locator("textarea").first.fill(text)
+        note = page.locator("p.written", has_text="translates each sentence by itself")
+        expect(note.locator("bdi").first).to_have_text("Thank you.")
+        if view == "walk":
+            expect(page.locator(shown).last).to_have_text("‹end›")
+            assert "".join(page.locator(shown).all_inner_texts()[:-1]) == "Thankyou."
+        else:
+            expect(page.locator(shown).filter(has_text="Danke").first).to_have_text("Danke!")
+        page.locator("textarea").first.fill("Thank you.")
+        expect(note).to_have_count(0)
+        page.context.close()
 
 
 def test_attention_by_keyboard(visit: Opener) -> None:
@@ -369,6 +408,31 @@ def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
     rows.nth(1).click()
     expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
     expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
+
+
+def test_the_pair_is_in_the_language_that_the_model_reads(visit: Opener, shipped_server: Running) -> None:
+    page = visit("attention", "everyday-de-en", address=shipped_server.address)
+    page.get_by_role("button", name="er → Koffer / Schrank").click()
+    expect(page.locator(".pair-row")).to_have_count(2)
+    expect(page.locator(".pair-words").nth(1)).to_contain_text("klein")
+    served, text = shipped_server, labelled(page, "Text").input_value()
+    # “Koffer” ends in a piece that is spelled as “er” is; what is followed is the word.
+    tokens = served.desk.find("everyday-de-en").model.attention(text).layers[0].queries
+    places = [place for place, token in enumerate(tokens) if token == "er"]
+    assert len(places) == 2
+    expect(page.locator(".words.left .on")).to_have_attribute("data-place", str(places[1]))
+    page.context.close()
+
+
+def test_a_language_without_a_pair_has_none(visit: Opener, server: Running) -> None:
+    page = visit("translate")
+    told = page.request.get(f"{server.address}/api/models").json()
+    told["models"][0]["languages"] = {"source": "fr", "target": ["de"]}
+    page.route("**/api/models", lambda route: route.fulfill(json=told))
+    page.reload()
+    page.locator("nav a", has_text="Attention").click()
+    page.locator(".detail h2").wait_for()
+    expect(page.locator(".examples")).to_have_count(0)
 
 
 # ---- beam
@@ -451,6 +515,41 @@ def test_generating_streams_and_follows_the_seed(visit: Opener) -> None:
     expect(text).to_have_value("seven")
     page.get_by_role("button", name="Generate").click()
     expect(text).to_have_value(first)
+
+
+def test_numbers_out_of_bounds_are_not_used_while_others_are_shown(visit: Opener, server: Running) -> None:
+    page = visit("explore", "babble")
+    tokens, seed = labelled(page, "Tokens"), labelled(page, "Seed")
+    most = server.desk.limits.tokens
+    for field, typed, kept in ((seed, "-5", "0"), (tokens, "100000", str(most)), (tokens, "", str(most))):
+        field.fill(typed)
+        field.blur()
+        expect(field).to_have_value(kept)
+    seed.fill("7.4")
+    with page.expect_request("**/api/generate") as asked:
+        page.get_by_role("button", name="Generate").click()
+    assert asked.value.post_data_json["seed"] == 7
+    assert asked.value.post_data_json["max_tokens"] == most
+    expect(seed).to_have_value("7")
+
+
+def test_running_text_has_lines(visit: Opener, shipped_server: Running) -> None:
+    page = visit("explore", "writer", address=shipped_server.address)
+    text = labelled(page, "The text so far")
+    text.fill("ROMEO:")
+    line_end = page.locator(".bars.next button").first
+    expect(line_end).to_have_text(re.compile("⏎"))
+    line_end.click()
+    expect(text).to_have_value("ROMEO:\n")
+    labelled(page, "Tokens").fill("150")
+    page.get_by_role("button", name="Generate").click()
+    # More than one line: only the number of tokens ends it.
+    expect(page.locator(".generating [role=status]")).to_have_text("The asked number of tokens is written.")
+    assert text.input_value().count("\n") > 2
+    page.get_by_role("checkbox", name="Show how surprised the model was").check()
+    page.locator(".token").first.wait_for()
+    assert "".join(page.locator(".token").all_text_contents()).replace("⏎", "\n") == text.input_value()
+    page.context.close()
 
 
 def test_surprise_is_shown_for_each_token(visit: Opener, server: Running) -> None:
@@ -578,10 +677,37 @@ def test_inside_counts_every_parameter(visit: Opener, words_model: Path) -> None
     expect(page.locator(".places .cells")).to_have_count(2)
     assert page.evaluate("[...document.querySelectorAll('.drawing')].every((each) => each.naturalWidth > 0)")
     expect(page.locator(".neighbours li")).to_have_count(12)  # there is something to see before a word is typed
+    expect(labelled(page, "A word or token")).to_have_value("three")  # which the vocabulary knows
     with page.expect_request(lambda asked: "neighbours" in asked.url and asked.post_data_json["text"] == "seven"):
         labelled(page, "A word or token").fill("seven")
     page.get_by_text("Recipe", exact=True).click()
     expect(page.locator(".more pre").last).to_contain_text("d_model = 64")
+
+
+def test_inside_speaks_the_language_of_the_page(visit: Opener) -> None:
+    page = visit("inside", locale="de")
+    with page.expect_request(re.compile(r"/inside\?")) as asked:
+        page.reload()
+    expect(page.locator(".big-facts dt", has_text="Schichten × Köpfe").first).to_contain_text("Encoder")
+    assert "decoder" not in " ".join(page.locator(".big-facts dt").all_inner_texts())
+    expect(page.locator(".wiring .drawing")).to_be_visible()
+    drawn = page.request.get(asked.value.url).json()["wiring"]
+    assert ">Quer-Attention<" in drawn
+    assert not re.search("wired|attention to|>source<|>norm<", drawn)
+
+
+def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -> None:
+    page = visit(
+        "inside", "everyday-en-de", address=shipped_server.address, viewport={"width": 375, "height": 844}, locale="de"
+    )
+    drawing = page.locator(".wiring .drawing")
+    drawing.wait_for()
+    page.wait_for_function("document.querySelector('.wiring .drawing').naturalWidth > 0")
+    assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "a picture is as large as its letters"
+    share = page.locator(".parts .share", has_text="<").first
+    # Text that does not fit its column sticks out at its start or its end.
+    assert share.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    page.context.close()
 
 
 # ---- what holds for all views
@@ -691,6 +817,21 @@ def settled(page: Page) -> None:
     """The view is there, and waits for nothing."""
     expect(page.locator("nav [aria-current=page]")).to_have_attribute("href", re.sub(".*#", "#", page.url))
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [375, 420, 600, 1280])
+def test_the_name_of_the_model_is_read_at_any_width(visit: Opener, shipped_server: Running, width: int) -> None:
+    page = visit("beam", "everyday-en-de", address=shipped_server.address, viewport={"width": width, "height": 844})
+    page.locator("#settings select").first.wait_for()
+    room, needed = page.locator("#settings select").first.evaluate("""(each) => {
+      const style = getComputedStyle(each), pen = document.createElement("canvas").getContext("2d");
+      pen.font = style.font;
+      const room = each.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+      return [room, pen.measureText(each.selectedOptions[0].text).width];
+    }""")
+    assert room >= needed
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
 
 
 @pytest.mark.parametrize("model", VIEWS)

@@ -253,5 +253,5 @@ def test_svg_names_the_head_and_needs_no_other_file() -> None:
 
 @pytest.mark.parametrize("head", [-1, 2])
 def test_svg_of_a_missing_head_is_refused(head: int) -> None:
-    with pytest.raises(UsageError, match=rf"has heads 0 to 1, but head {head} was asked for"):
+    with pytest.raises(UsageError, match=rf"has heads 1 to 2, but head {head + 1} \({head}, counted from 0\)"):
         matrix_svg(random_map(2), head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from regard.errors import UsageError
 from regard.viewing.figures import AttentionMap, matrix_svg
 from regard.viewing.gaze import FAINTEST_LINE, MOST_CELLS, arcs_svg, heads_svg, pooled
-from regard.viewing.svg import LEVELS
+from regard.viewing.svg import LEVELS, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -115,3 +116,13 @@ def test_words_are_text_whatever_they_hold(draw: object) -> None:
     root = ET.fromstring(draw(attention, 0).encode("utf-8"))  # type: ignore[operator]
     assert root.findall(f".//{SVG}script") == []
     assert any("<script>&" in (text.text or "") for text in root.iter(f"{SVG}text"))
+
+
+def test_the_numbers_of_neighbouring_heads_do_not_touch() -> None:
+    even = AttentionMap("encoder", 0, ("a",) * 200, ("a",) * 200, np.full((3, 200, 200), 1 / 200), tuple(range(200)))
+    root = ET.fromstring(heads_svg([even], "all heads"))
+    numbers = [each for each in root.iter(f"{SVG}text") if (each.text or "").startswith("H 5.3")]
+    places = [float(each.get("x", "0")) for each in numbers]
+    assert numbers[0].text == "H 5.3 · d 66.7 · s 100%"
+    assert all(b - a >= text_width(numbers[0].text, 11) for a, b in pairwise(places))
+    assert float(root.get("width", "0")) >= places[-1] + text_width(numbers[0].text, 11)

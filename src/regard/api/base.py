@@ -12,7 +12,7 @@ from regard.exploring import inside
 from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.text.labels import labels_of
-from regard.text.tokenizer import MusicEvents, Tokenizer
+from regard.text.tokenizer import Tokenizer
 from regard.translation.translator import TextError, Translator
 
 
@@ -45,8 +45,7 @@ class Base:
     @property
     def running(self) -> bool:
         """Whether it learned from running text, in which the end of a line is a token like any other."""
-        music = isinstance(self.recipe.tokenizer, MusicEvents)  # there, a line is a whole piece
-        return self.recipe.batch.window is not None and not music
+        return self.recipe.running
 
     def must_translate(self, what: str) -> None:
         """Raise UsageError for a language model, in the name of what was asked of it."""

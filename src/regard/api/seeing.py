@@ -32,10 +32,13 @@ class Seeing(Base):
     """What there is to see of a model."""
 
     def look(self, text: str, search: SearchSettings | None = None, language: str | None = None) -> Picture:
-        """Translate `text`, or read it with a language model, and take a picture of every attention."""
+        """Translate `text`, or read it with a language model, and take a picture of every attention.
+
+        Of several sentences, a model that translates each by itself is seen with the first; so it is in all below.
+        """
         looked = self.attention(text, None, language, search)
         translation = None if looked.source is None else looked.target
-        return Picture(self.recipe.name, text, translation, looked.maps())
+        return Picture(self.recipe.name, looked.source or text, translation, looked.maps())
 
     def attention(
         self,

@@ -157,7 +157,7 @@ def _warn_of_unknown(model: Model, prompts: Sequence[str], lines: int) -> bool:
     unknown = model.tokenizer.unknown
     for prompt in prompts if unknown is not None else ():
         # Of a text of several lines, what ends one is a token of its own.
-        plain = " \n" if lines > 1 else " "
+        plain = " \n" if lines > 1 or model.running else " "
         blanks = (char for char in dict.fromkeys(prompt) if char.isspace() and char not in plain)
         for word in (*prompt.split(), *blanks):
             if unknown in model.tokenizer.encode(word):

@@ -39,7 +39,7 @@ def view(
     from regard.files import destination
 
     if what not in PICTURES.split(", "):
-        raise UsageError(f"regard view: --what must be one of: {PICTURES}; but is `{what}`.")
+        raise UsageError(f"view: --what must be one of: {PICTURES}; but is `{what}`.")
     out = out or Path("attention.html" if what == "page" else f"{what}.svg")
     endings = (".html", ".htm") if what == "page" else (".html", ".htm", ".svg", ".png")
     if out.suffix not in endings:
@@ -68,13 +68,18 @@ def _draw(
 
     for option, value in (("--layer", layer), ("--head", head)):
         if value is not None and value < 1:
-            raise UsageError(f"regard view: {option} counts from 1, but is {value}.")
+            raise UsageError(f"view: {option} counts from 1, but is {value}.")
     asked = Asked(text, target, to, name, None if layer is None else layer - 1, None if head is None else head - 1)
     shown = load_model(model).draw(cast("What", what), asked)
     if out.suffix == ".png":
         write_file(out, shown.to_png())
     else:
         write_file(out, shown.to_svg() if out.suffix == ".svg" else shown.to_html())
+    if shown.source not in (None, text):
+        print(
+            f"This model translates each sentence by itself; the picture shows the first: {shown.source}",
+            file=sys.stderr,
+        )
     if shown.told is not None:
         print(shown.told)
     print(f"The picture is in {out}; open it in a browser.", file=sys.stderr)

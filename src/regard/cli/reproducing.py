@@ -78,7 +78,7 @@ def _refuse_others(asked: list[str], what: str, *own: str) -> None:
     others = [option for option in asked if option not in own]
     if others:
         takes = f"takes {', '.join([*own, '--json'])}" if own else "takes --json alone"
-        raise UsageError(f"regard reproduce: {what} {takes}, but was given {', '.join(others)}. Leave that out.")
+        raise UsageError(f"reproduce: {what} {takes}, but was given {', '.join(others)}. Leave that out.")
 
 
 def _is_study(name: str) -> bool:
@@ -88,7 +88,7 @@ def _is_study(name: str) -> bool:
 
     if name not in (names := ["table1", *STUDIES, *published().models]):
         raise UsageError(
-            f"regard reproduce: NAME must be one of: {', '.join(names)}; but is `{name}`. Choose one that exists."
+            f"reproduce: NAME must be one of: {', '.join(names)}; but is `{name}`. Choose one that exists."
         )
     return name in STUDIES
 

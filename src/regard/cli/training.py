@@ -102,7 +102,7 @@ class _Asked:
         if source is None and target is not None:
             raise UsageError("train: --source and --target must be given together, but --source is missing. Give both.")
         if resume and (out is None or names):
-            raise UsageError("regard train --resume: needs --out and no recipe: the folder holds its own.")
+            raise UsageError("train --resume: needs --out and no recipe: the folder holds its own.")
         begun = any(argument.startswith("init=") for argument in arguments)
         if not (resume or names or begun) and source is None:
             raise UsageError(

@@ -7,6 +7,7 @@ model reads the text again for each layer that somebody asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,16 @@ from numpy.typing import NDArray
 
 from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
-from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
+from regard.exploring.bundle import (
+    Bundle,
+    best,
+    must_be_one,
+    must_fit,
+    must_hold_words,
+    read_as_one,
+    read_ids,
+    source_ids,
+)
 from regard.filling import GAP, cut
 from regard.models.bert import Bert
 from regard.models.labelling import LabelModel
@@ -28,7 +38,10 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class HeadsSummary:
-    """One layer's heads in numbers: how spread out, how far, and how much on separators each looks, averaged."""
+    """One layer's heads in numbers: how spread out, how far, and how much on separators each looks, averaged.
+
+    The mean of the heads is more spread out than they are on average, so it has an entropy of its own.
+    """
 
     name: str
     layer: int
@@ -37,13 +50,16 @@ class HeadsSummary:
     entropy: tuple[float, ...]
     distance: tuple[float, ...]
     separators: tuple[float, ...]
+    mean_entropy: float
 
     @classmethod
     def of(cls, attention: AttentionMap) -> HeadsSummary:
         """The summary of a map."""
         numbers = (attention.entropy(), attention.distance(), attention.separators())
-        rounded = (tuple(round(float(value), DIGITS) for value in values) for values in numbers)
-        return cls(attention.name, attention.layer, attention.queries, attention.keys, *rounded)
+        entropy, distance, separators = (tuple(round(float(one), DIGITS) for one in values) for values in numbers)
+        mean = round(float(attention.mean().entropy()[0]), DIGITS)
+        place = attention.name, attention.layer, attention.queries, attention.keys
+        return cls(*place, entropy, distance, separators, mean)
 
     def to_json(self) -> dict[str, object]:
         """As plain values."""
@@ -56,6 +72,7 @@ class HeadsSummary:
             "entropy": list(self.entropy),
             "distance": list(self.distance),
             "separators": list(self.separators),
+            "mean_entropy": self.mean_entropy,
         }
 
 
@@ -79,9 +96,9 @@ class Looked:
         if place not in self._kept:
             places = [(each.name, each.layer) for each in self.layers]
             if place not in places:
-                known = ", ".join(f"{kind} {number}" for kind, number in places)
                 raise UsageError(
-                    f"attention: must be one of: {known}, layers counted from 0, but is {name} {layer}. Choose one."
+                    f"attention: must be one of {_told(places)}, but is {name} {layer + 1} ({layer}, counted from 0). "
+                    "Choose another layer."
                 )
             self._kept.clear()  # a layer of a long text takes the place of the one asked for before
             self.call.show(lambda found: self._kept.__setitem__(place, found), only=place)
@@ -102,6 +119,16 @@ class Looked:
         return self.call.maps()
 
 
+def _told(places: Sequence[Place]) -> str:
+    """Which layers there are, as the pictures count them, from 1."""
+    kinds: dict[str, list[int]] = {}
+    for kind, layer in places:
+        kinds.setdefault(kind, []).append(layer + 1)
+    return ", ".join(
+        f"{kind} 1" if max(layers) == 1 else f"{kind} {min(layers)} to {max(layers)}" for kind, layers in kinds.items()
+    )
+
+
 def look(
     bundle: Bundle,
     text: str,
@@ -111,11 +138,12 @@ def look(
 ) -> Looked:
     """Look at every attention while the model reads `text` and writes `target`, unless given its own translation.
 
-    A language model reads `text` and has no target. Raises UsageError for a model without attention.
+    Of several sentences, a model that translates each by itself reads the first. A language model reads `text` and has
+    no target. Raises UsageError for a model without attention.
     """
     must_hold_words("look", text)
     must_be_one(bundle, "look")
-    tokenizer = bundle.tokenizer
+    text, tokenizer = read_as_one(bundle, text, target, search), bundle.tokenizer
     if bundle.network.reads_source:
         source = source_ids(bundle, text, language)
         written = best(bundle, source, search).tokens if target is None else tokenizer.encode(target)
@@ -127,7 +155,7 @@ def look(
             f"look: `{bundle.recipe.name}` is a language model, which has no target beside its text, but one was "
             "given. Leave it out."
         )
-    ids = tokenizer.encode(text)
+    ids = read_ids(bundle, text)
     must_fit("look", bundle, ids)
     return _looked(Call(bundle.network, tokenizer, None, ids), None, text)
 

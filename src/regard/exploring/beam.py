@@ -12,7 +12,15 @@ import torch
 from regard.decoding.beams import Candidates
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.errors import UsageError
-from regard.exploring.bundle import Bundle, as_row, must_be_one, must_hold_words, must_translate, source_ids
+from regard.exploring.bundle import (
+    Bundle,
+    as_row,
+    must_be_one,
+    must_hold_words,
+    must_translate,
+    read_as_one,
+    source_ids,
+)
 from regard.viewing.labels import pieces, readable
 
 DIGITS = 5
@@ -46,14 +54,18 @@ class Result:
 
 @dataclass(frozen=True)
 class BeamTree:
-    """All rounds of a search, and the texts that ended, best first: at most one a beam; the first is the answer."""
+    """All rounds of a search, and the texts that ended, best first: at most one a beam, and none twice; the first is
+    the answer."""
 
+    source: str
+    """What was read: of several sentences the first, where the model translates each by itself."""
     rounds: tuple[tuple[Node, ...], ...]
     results: tuple[Result, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
+            "source": self.source,
             "rounds": [[asdict(node) for node in nodes] for nodes in self.rounds],
             "results": [{**asdict(each), "nodes": list(each.nodes)} for each in self.results],
         }
@@ -73,11 +85,11 @@ def grow(
     must_hold_words("beam", text)
     must_translate(bundle, "beam")
     must_be_one(bundle, "beam")
-    settings = _settings(bundle.recipe.search, beam, alpha)
+    text, settings = read_as_one(bundle, text), _settings(bundle.recipe.search, beam, alpha)
     growing = _Growing(bundle, settings)
     source = as_row(bundle, source_ids(bundle, text, language))
     (found,) = beam_search(bundle.network, source, bundle.tokenizer.specials, settings, watch=growing.round)
-    return BeamTree(tuple(growing.rounds), growing.results(found))
+    return BeamTree(text, tuple(growing.rounds), growing.results(found))
 
 
 def _settings(given: SearchSettings, beam: int | None, alpha: float | None) -> SearchSettings:
@@ -129,11 +141,15 @@ class _Growing:
         self.beams = going_on
 
     def results(self, found: Sequence[Hypothesis]) -> tuple[Result, ...]:
-        """What search answers, followed by what else ended, each with its way through the tree."""
+        """What search answers, followed by what else ended, each with its way through the tree.
+
+        A text may be spelled with other pieces, too; then the best way to it is shown, as a text is found once.
+        """
         answers = {each.tokens: each.score for each in found}
         others = sorted((tokens for tokens in self.ends if tokens not in answers), key=lambda each: -self.ends[each][0])
         scored = [*answers.items(), *((tokens, self.ends[tokens][0]) for tokens in others)]
-        return tuple(
-            Result(self.tokenizer.decode(tokens), round(score, DIGITS), self.ends[tokens][1])
-            for tokens, score in scored[: self.settings.beam]
-        )
+        results: dict[str, Result] = {}
+        for tokens, score in scored:
+            text = self.tokenizer.decode(tokens)
+            results.setdefault(text, Result(text, round(score, DIGITS), self.ends[tokens][1]))
+        return tuple(results.values())[: self.settings.beam]

@@ -14,6 +14,7 @@ from regard.decoding.search import Hypothesis, SearchSettings
 from regard.errors import UsageError
 from regard.models.interface import SequenceModel
 from regard.recipe import Recipe
+from regard.text.sentences import sentences
 from regard.text.tokenizer import Tokenizer
 
 
@@ -62,6 +63,18 @@ def must_hold_words(what: str, text: str) -> None:
         raise UsageError(f"{what}: the text must hold at least one word to look at, but is empty. Give a sentence.")
 
 
+def read_as_one(bundle: Bundle, text: str, target: str | None = None, search: SearchSettings | None = None) -> str:
+    """What of a text a model reads as one: the first sentence, where it translates each by itself, else all of it.
+
+    Whoever gives a translation of the whole wants to see the whole.
+    """
+    by_sentence = (search or bundle.recipe.search).each_sentence
+    if target is not None or not bundle.network.reads_source or not by_sentence:
+        return text
+    first, *others = filter(str.strip, sentences(text))
+    return first.strip() if others else text
+
+
 def must_fit(what: str, bundle: Bundle, ids: Sequence[int]) -> None:
     """Raise UsageError for a target text that is longer than the model can read, its start among the tokens."""
     context = bundle.network.context
@@ -75,6 +88,12 @@ def must_fit(what: str, bundle: Bundle, ids: Sequence[int]) -> None:
 def source_ids(bundle: Bundle, text: str, language: str | None = None) -> list[int]:
     """The tokens of a text to be translated, with the end token."""
     return [*bundle.tokenizer.encode_sources([text], language)[0], bundle.tokenizer.specials.end]
+
+
+def read_ids(bundle: Bundle, text: str) -> list[int]:
+    """The tokens of a text as a language model reads it, without the start before it."""
+    tokenizer = bundle.tokenizer
+    return tokenizer.encode_lines(text) if bundle.recipe.running else tokenizer.encode(text)
 
 
 def as_row(bundle: Bundle, ids: Sequence[int], rows: int = 1) -> Tokens:

@@ -27,9 +27,11 @@ from regard.exploring.bundle import (
     must_fit,
     must_hold_words,
     must_translate,
+    read_as_one,
+    read_ids,
     source_ids,
 )
-from regard.viewing.labels import END_LABEL, pieces, readable, special_labels
+from regard.viewing.labels import END_LABEL, pieces, readable
 
 MOST = 10
 DIGITS = 6
@@ -78,27 +80,34 @@ def next_tokens(bundle: Bundle, text: str, sampling: SamplingSettings | None = N
     if count < 1:
         raise UsageError(f"next: `count` must be at least 1, but is {count}. Ask for more.")
     tokenizer, network, sampling = bundle.tokenizer, bundle.network, sampling or SamplingSettings()
-    ids = tokenizer.encode(text)
+    ids, running = read_ids(bundle, text), bundle.recipe.running
     read = [tokenizer.specials.start, *ids][-(network.context or len(ids) + 1) :]
     logits_BV, _ = network.step(torch.tensor([read], device=device_of(bundle)), network.start(None, 1))
     scores_V = logits_BV[0].float().cpu()
     log_probabilities_V = scores_V.log_softmax(dim=-1)
     chances_V = _chances(scores_V, bundle, sampling)
     order = log_probabilities_V.topk(min(count, len(scores_V))).indices.tolist()
-    special = special_labels(tokenizer)
     shown = tuple(
         NextToken(
             token,
-            special.get(token) or pieces(tokenizer, [token], ids)[0] or readable(tokenizer, [token])[0],
+            pieces(tokenizer, [token], ids, running)[0] or readable(tokenizer, [token])[0],
             round(math.exp(float(log_probabilities_V[token])), DIGITS),
             round(float(chances_V[token]), DIGITS),
-            token == tokenizer.specials.end,
+            token == tokenizer.specials.end and not running,
         )
         for token in order
     )
     entropy = float(-(log_probabilities_V.exp() * log_probabilities_V).nansum())
     kept = int((chances_V > 0).sum())
-    return NextTokens(tuple(pieces(tokenizer, ids)), shown, kept, round(entropy, DIGITS))
+    return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS))
+
+
+def _texts(bundle: Bundle, ids: Sequence[int]) -> list[str]:
+    """What each token of a text that was read adds to it. In running text, the start of a line ends the one before."""
+    specials, running = bundle.tokenizer.specials, bundle.recipe.running
+    if running:
+        ids = [specials.end if token == specials.start else token for token in ids]
+    return pieces(bundle.tokenizer, ids, (), running)
 
 
 def _chances(scores_V: Tensor, bundle: Bundle, sampling: SamplingSettings) -> Tensor:
@@ -141,14 +150,15 @@ class TokenChance:
 
 @dataclass(frozen=True)
 class AlongText:
-    """A text, token by token; a translation ends with its end."""
+    """A text, token by token; a translation ends with its end, and `source` is what was read for it."""
 
+    source: str | None
     text: str
     tokens: tuple[TokenChance, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"tokens": [asdict(each) for each in self.tokens]}
+        return {"source": self.source, "tokens": [asdict(each) for each in self.tokens]}
 
 
 @torch.inference_mode()
@@ -159,31 +169,37 @@ def along(bundle: Bundle, text: str, target: str | None = None, language: str | 
     tokenizer, specials = bundle.tokenizer, bundle.tokenizer.specials
     source: Tokens | None = None
     if bundle.network.reads_source:
+        text = read_as_one(bundle, text, target)
         read = source_ids(bundle, text, language)
         source = as_row(bundle, read)
         ids = list(best(bundle, read).tokens) if target is None else tokenizer.encode(target)
         answers = [*ids, specials.end]
     else:
-        answers = ids = tokenizer.encode(text)
+        ids = read_ids(bundle, text)
+        # What begins a line is read where its end is to be foreseen.
+        answers = [specials.end if token == specials.start else token for token in ids]
     must_fit("tokens", bundle, ids)
-    fed = torch.tensor([[specials.start, *answers[:-1]]], device=device_of(bundle))
+    fed = torch.tensor([[specials.start, *ids][: len(answers)]], device=device_of(bundle))
     batch = Batch(source, Tokens.whole(fed), torch.full_like(fed, IGNORED))
     features_TD = bundle.network.features(batch)[0]
     found: list[TokenChance] = []
-    texts = [
-        piece or label for piece, label in zip(pieces(tokenizer, answers), readable(tokenizer, answers), strict=True)
-    ]
+    said = _texts(bundle, answers)
+    texts = [piece or label for piece, label in zip(said, readable(tokenizer, answers), strict=True)]
     for place, (token, features_D) in enumerate(zip(answers, features_TD, strict=True)):
         # One place at a time: all of a long text times a large vocabulary would be hundreds of megabytes.
         log_probabilities_V = bundle.network.logits(features_D[None, None])[0, 0].float().log_softmax(dim=-1)
         found.append(_chance(bundle, log_probabilities_V, token, texts[place]))
-    return AlongText(tokenizer.decode(ids), tuple(found))
+    if source is None:
+        return AlongText(None, "".join(said), tuple(found))
+    return AlongText(text, tokenizer.decode(ids), tuple(found))
 
 
 def _chance(bundle: Bundle, log_probabilities_V: Tensor, token: int, text: str) -> TokenChance:
     mine = log_probabilities_V[token]
     values, tokens = log_probabilities_V.topk(min(MOST, len(log_probabilities_V)))
-    top = zip(readable(bundle.tokenizer, tokens.tolist()), values.exp().tolist(), strict=True)
+    line_end = bundle.tokenizer.specials.end if bundle.recipe.running else None
+    labels = zip(tokens.tolist(), readable(bundle.tokenizer, tokens.tolist()), strict=True)
+    top = zip(("⏎" if one == line_end else label for one, label in labels), values.exp().tolist(), strict=True)
     return TokenChance(
         text,
         round(math.exp(float(mine)), DIGITS),

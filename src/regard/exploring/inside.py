@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from regard import folder, settings
 from regard.bands.comparing import usual_course
@@ -15,6 +16,8 @@ from regard.data.sources import Files
 from regard.engines.ctranslate2 import CTranslate2Model
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
+from regard.exploring.sentences import WIRED, Tongue, wired
+from regard.exploring.vectors import word_to_try
 from regard.exploring.walk import can_walk
 from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
@@ -75,6 +78,8 @@ class Summary:
     music: bool
     labels: tuple[str, ...] = ()
     """Those that it gives, if it does."""
+    running: bool = False
+    """Whether it writes running text, of any number of lines."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -96,9 +101,10 @@ def summary(bundle: Bundle, identifier: str) -> Summary:
         _parameters(_outline(bundle.recipe, bundle.tokenizer)) if described else None,
         network.context,
         languages(bundle),
-        attention_stacks(bundle),
+        attention_stacks(network),
         can_walk(network),
         isinstance(bundle.recipe.tokenizer, MusicEvents),
+        running=bundle.recipe.running,
     )
 
 
@@ -139,10 +145,10 @@ def _language(corpus: Any, side: Literal["source", "target"]) -> str | None:
     return getattr(corpus, "language", None) if side == "target" else None
 
 
-def attention_stacks(bundle: Bundle) -> tuple[AttentionStack, ...]:
+def attention_stacks(network: nn.Module) -> tuple[AttentionStack, ...]:
     """Every kind of attention with its layers and heads."""
     found: dict[str, list[int]] = {}
-    for name, module in bundle.network.named_modules():
+    for name, module in network.named_modules():
         if hasattr(module, "watcher"):
             heads = getattr(module, "heads", 1)
             found.setdefault(role(name)[0], []).append(heads if isinstance(heads, int) else 1)
@@ -151,21 +157,28 @@ def attention_stacks(bundle: Bundle) -> tuple[AttentionStack, ...]:
 
 @dataclass(frozen=True)
 class Inside:
-    """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe."""
+    """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe.
+
+    `word` is one of its vocabulary to begin with, where neighbours are looked for.
+    """
 
     inspection: dict[str, object]
     wiring: str | None
     curves: str | None
     card: str | None
     recipe: str
+    word: str
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-def inside(bundle: Bundle, place: Path | None = None) -> Inside:
-    """Everything that is known of a model; curves and card are read from its folder `place`, if it has one."""
+def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> Inside:
+    """Everything that is known of a model; curves and card are read from its folder `place`, if it has one.
+
+    `tongue` is the language of the picture of its wiring.
+    """
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     model = _outline(recipe, tokenizer)
     if isinstance(model, SequenceModel) and not _is_described(bundle):  # others run nowhere but here
@@ -174,12 +187,16 @@ def inside(bundle: Bundle, place: Path | None = None) -> Inside:
             "it runs. Look at the model that it was made from."
         )
     card = None if place is None else place / folder.CARD
+    wiring = None
+    if not isinstance(model, LabelModel):
+        wiring = wiring_svg(model, WIRED[tongue].format(recipe.name), lambda words: wired(words, tongue))
     return Inside(
         inspection(model, recipe).to_json(),
-        None if isinstance(model, LabelModel) else wiring_svg(model, f"How {recipe.name} is wired"),
+        wiring,
         learning_curves(bundle, place),
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
+        word_to_try(tokenizer),
     )
 
 

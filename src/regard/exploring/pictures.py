@@ -7,15 +7,23 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from torch import nn
 
 from regard.errors import UsageError
 from regard.evaluation.alignment import word_attention
 from regard.exploring.attention import Looked, look, look_at_reading
 from regard.exploring.beam import grow
-from regard.exploring.bundle import Bundle, must_hold_words, must_translate
+from regard.exploring.bundle import (
+    Bundle,
+    must_hold_words,
+    must_translate,
+    read_as_one,
+    read_ids,
+    source_ids,
+)
 from regard.exploring.chances_svg import along_svg
 from regard.exploring.following import along, next_tokens
-from regard.exploring.inside import learning_curves
+from regard.exploring.inside import attention_stacks, learning_curves
 from regard.exploring.tree_svg import tree_svg
 from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
@@ -29,17 +37,23 @@ from regard.viewing.raster import to_png
 from regard.viewing.svg import page
 
 What = Literal["page", "matrix", "arcs", "heads", "alignment", "beam", "next", "positions", "neighbours", "curves"]
+LARGEST = 64_000_000  # bytes of a picture: Chromium opens 35 MB in 4 s
+BYTES_PER_WEIGHT: dict[What, float] = {"page": 1.15, "matrix": 12}  # measured, with weights that pack badly
 WITHOUT_TEXT: tuple[What, ...] = ("positions", "curves")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture: a drawing, or for `page` an interactive page. `told` is what else is to be said, as a translation."""
+    """A picture: a drawing, or for `page` an interactive page.
+
+    `told` is what else is to be said, as a translation; `source` what was read for it, which may be the first sentence.
+    """
 
     title: str
     drawing: str | None
     document: str
     told: str | None = None
+    source: str | None = None
 
     def to_html(self) -> str:
         """One file that a browser shows, without a network."""
@@ -89,7 +103,9 @@ def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) ->
             return _alignment(bundle, asked)
         case "beam":
             tree = grow(bundle, asked.text, asked.beam, asked.alpha, asked.language)
-            return _drawn(f"How {name} searched", tree_svg(tree, f"How {name} searched"), tree.results[0].text)
+            return _drawn(
+                f"How {name} searched", tree_svg(tree, f"How {name} searched"), tree.results[0].text, tree.source
+            )
         case "next":
             return _chances(bundle, asked)
         case "positions":
@@ -108,8 +124,8 @@ def draw(bundle: Bundle, what: What, asked: Asked, place: Path | None = None) ->
             return _drawn(f"How {name} learned", curves)
 
 
-def _drawn(title: str, svg: str, told: str | None = None) -> Shown:
-    return Shown(title, svg, page(svg, title), told)
+def _drawn(title: str, svg: str, told: str | None = None, source: str | None = None) -> Shown:
+    return Shown(title, svg, page(svg, title), told, source)
 
 
 def draw_reading(bundle: Bundle, network: LabelModel | Bert, what: What, asked: Asked, place: Path | None) -> Shown:
@@ -120,11 +136,40 @@ def draw_reading(bundle: Bundle, network: LabelModel | Bert, what: What, asked: 
         raise UsageError(
             f"view: of a `{bundle.recipe.model.kind}` the picture must be one of: {', '.join(known)}; but is `{what}`."
         )
+    read = len(bundle.tokenizer.source.encode(asked.text)) + 1
+    _must_be_small(network, what, read, read)
     looked = look_at_reading(network, bundle.tokenizer, asked.text)
     return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
 
 
+def _must_be_small(network: nn.Module, what: What, read: int, written: int) -> None:
+    """Raise UsageError, before any work, for a picture that no browser would open: weights grow with the square."""
+    if what not in BYTES_PER_WEIGHT:
+        return
+    both = read + written if getattr(network, "joins_source", False) else written
+    sizes = {"encoder": read * read, "cross": written * read, "decoder": both * both}
+    stacks = attention_stacks(network)
+    if what == "page":
+        weights = sum(stack.layers * stack.heads * sizes.get(stack.name, read) for stack in stacks)
+    else:
+        weights = max((sizes.get(stack.name, read) for stack in stacks), default=0)
+    size = weights * BYTES_PER_WEIGHT[what]
+    if size > LARGEST:
+        other = " A picture of all heads at a glance, `heads`, stays small." if what == "page" else ""
+        raise UsageError(
+            f"view: a picture must have at most {LARGEST / 1e6:.0f} MB, but a `{what}` of {max(read, written):,} "
+            f"tokens may have {size / 1e6:,.0f}. Shorten the text.{other}"
+        )
+
+
 def _attention(bundle: Bundle, what: What, asked: Asked) -> Shown:
+    if bundle.network.reads_source:
+        read = len(source_ids(bundle, read_as_one(bundle, asked.text, asked.target), asked.language))
+        # Its own translation is about as long, unless it is given.
+        written = read if asked.target is None else len(bundle.tokenizer.encode(asked.target)) + 1
+    else:
+        read = written = len(read_ids(bundle, asked.text)) + 1
+    _must_be_small(bundle.network, what, read, written)
     looked = look(bundle, asked.text, asked.target, asked.language)
     return _looked(looked, f"What {bundle.recipe.name} looks at", what, asked)
 
@@ -133,12 +178,14 @@ def _looked(looked: Looked, title: str, what: What, asked: Asked) -> Shown:
     told = None if looked.source is None else looked.target
     if what == "page":
         document = attention_html(looked.maps(), title=title, source=looked.source or looked.target, target=told)
-        return Shown(title, None, document, told)
+        return Shown(title, None, document, told, looked.source)
     if what == "heads":
         maps = [each for each in looked.maps() if asked.name in (None, each.name)]
-        return _drawn(title, heads_svg(maps or [chosen(looked, asked)], title), told)
+        return _drawn(title, heads_svg(maps or [chosen(looked, asked)], title), told, looked.source)
     head: Head = "mean" if asked.head is None else asked.head
-    return _drawn(title, (matrix_svg if what == "matrix" else arcs_svg)(chosen(looked, asked), head), told)
+    return _drawn(
+        title, (matrix_svg if what == "matrix" else arcs_svg)(chosen(looked, asked), head), told, looked.source
+    )
 
 
 def chosen(looked: Looked, asked: Asked) -> AttentionMap:
@@ -154,7 +201,8 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
     must_translate(bundle, "alignment")
     looked = look(bundle, asked.text, asked.target, asked.language)
     title = "Which token of the translation looks at which of the source"
-    sources, targets = asked.text.split(), looked.target.split()
+    source = looked.source or asked.text
+    sources, targets = source.split(), looked.target.split()
     layers = sorted(layer.layer for layer in looked.layers if layer.name == "cross")
     if not layers:
         raise UsageError(
@@ -164,13 +212,12 @@ def _alignment(bundle: Bundle, asked: Asked) -> Shown:
         # Without spaces there are no words to be seen; then the tokens stand for themselves.
         attention = looked.map("cross", layers[aligning_layer(len(layers))]).mean()
         grid = _linked(title, attention.queries[:-1], attention.keys[:-1], attention.weights[0][:-1, :-1])
-        return _drawn(title, grid_svg(grid), looked.target)
-    (words,) = word_attention(bundle.network, bundle.tokenizer, [asked.text], [looked.target])
+        return _drawn(title, grid_svg(grid), looked.target, source)
+    (words,) = word_attention(bundle.network, bundle.tokenizer, [source], [looked.target])
     aligning = f"{aligning_layer(len(layers)) + 1}."
     best = [number for number, each in enumerate(words.names) if each.startswith(aligning)][-1]
-    return _drawn(
-        title, grid_svg(_linked(title, tuple(targets), tuple(sources), words.weights_ATS[best][:, :-1])), looked.target
-    )
+    drawn = grid_svg(_linked(title, tuple(targets), tuple(sources), words.weights_ATS[best][:, :-1]))
+    return _drawn(title, drawn, looked.target, source)
 
 
 def _linked(title: str, rows: tuple[str, ...], columns: tuple[str, ...], weights: np.ndarray) -> Grid:
@@ -182,5 +229,5 @@ def _chances(bundle: Bundle, asked: Asked) -> Shown:
     found = along(bundle, asked.text, asked.target, asked.language)
     title = f"How likely {bundle.recipe.name} finds each token"
     if bundle.network.reads_source:
-        return _drawn(title, along_svg(found, title), found.text)
+        return _drawn(title, along_svg(found, title), found.text, found.source)
     return _drawn(title, along_svg(found, title, next_tokens(bundle, asked.text)))

@@ -6,6 +6,7 @@ has every one of these in German and Chinese. Titles are called as sentences are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,11 @@ from regard.exploring import tellings
 Value = str | int | float
 Tongue = Literal["en", "de", "zh"]
 """A language that steps can be told in."""
+NUMBER = re.compile(r"\d[\d,]*")
 SHARE = "share"  # the one value that is written in percent
+
+WIRED = {"en": "How {} is wired", "de": "Wie {} verdrahtet ist", "zh": "{} 的连接"}
+"""What a picture of a wiring is called."""
 
 TITLES = {
     "embedding": "Embedding",
@@ -100,6 +105,22 @@ class Said:
 
     def _written(self, tongue: Tongue) -> dict[str, str]:
         return {name: _written(name, value, tongue) for name, value in self.values.items()}
+
+
+def wired(words: str, tongue: Tongue) -> str:
+    """What a picture of a wiring says, in another language: as a whole, or part by part; unknown names stay."""
+    if tongue == "en":
+        return words
+    known = tellings.WIRING[tongue]
+    if words in known:
+        return known[words]
+    return (", " if tongue == "de" else "，").join(_with_numbers(part, known) for part in words.split(", "))
+
+
+def _with_numbers(words: str, known: Mapping[str, str]) -> str:
+    numbers = iter(NUMBER.findall(words))
+    found = known.get(NUMBER.sub("#", words))
+    return words if found is None else re.sub("#", lambda _: next(numbers), found)
 
 
 def _written(name: str, value: Value, tongue: Tongue) -> str:

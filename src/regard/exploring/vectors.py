@@ -25,11 +25,13 @@ from regard.layers.positions import (
 )
 from regard.models.convs2s import PositionedEmbedding
 from regard.models.interface import SequenceModel
+from regard.text.tokenizer import Tokenizer
 from regard.viewing.labels import readable, special_labels
 
 DIGITS = 4
 BOTH_SIDES = ("relative", "relative-waves")  # kinds of distances to what stands before and behind
 LONGEST = 4096
+WORDS_TO_TRY = ("father", "Vater", "March", "Juni", "three", "drei")
 
 
 # ---- positions
@@ -152,8 +154,7 @@ def neighbours(bundle: Bundle, text: str, count: int = 12) -> Neighbours:
     table_VD, tokenizer = _embedding(bundle)
     if not 1 <= count <= len(table_VD):
         raise UsageError(f"neighbours: `count` must be from 1 to {len(table_VD):,}, but is {count}.")
-    # A vocabulary of bytes tells a word inside a text from one at its beginning; the one that is whole is meant.
-    ids = min((tokenizer.encode(text.strip()), tokenizer.encode(f" {text.strip()}")), key=len)
+    ids = _whole(tokenizer, text.strip())
     own_D = table_VD[ids].mean(dim=0)
     cosine_V = torch.cosine_similarity(table_VD, own_D[None], dim=1)
     left_out = sorted({*ids, *special_labels(tokenizer), *([] if tokenizer.unknown is None else [tokenizer.unknown])})
@@ -169,7 +170,25 @@ def neighbours(bundle: Bundle, text: str, count: int = 12) -> Neighbours:
     )
 
 
-def _embedding(bundle: Bundle) -> tuple[Tensor, Any]:
+def word_to_try(tokenizer: Tokenizer) -> str:
+    """A word with a vector of its own, whose neighbours are worth a look; where there are no words, a letter; where
+    there are no letters, as in music, whatever there is."""
+    for word in WORDS_TO_TRY:
+        if len(_whole(tokenizer, word)) == 1:
+            return word
+    labels = readable(tokenizer, range(tokenizer.size))  # those that come first are the most frequent
+    special = special_labels(tokenizer)
+    own = [label for token, label in enumerate(labels) if token not in special and token != tokenizer.unknown]
+    kinds = ([label for label in own if label.isalpha() and len(label) >= least] for least in (4, 1))
+    return next((label for kind in (*kinds, own) for label in kind if len(_whole(tokenizer, label)) == 1), "")
+
+
+def _whole(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A vocabulary of bytes tells a word inside a text from one at its beginning; the one that is whole is meant."""
+    return min((tokenizer.encode(text), tokenizer.encode(f" {text}")), key=len)
+
+
+def _embedding(bundle: Bundle) -> tuple[Tensor, Tokenizer]:
     """The matrix that has a row for every token, and the tokenizer that numbers them: the target's."""
     size = bundle.tokenizer.size
     for module in bundle.network.modules():

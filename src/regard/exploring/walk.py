@@ -17,7 +17,16 @@ from torch import Tensor, nn
 
 from regard.batch import Tokens
 from regard.errors import UsageError
-from regard.exploring.bundle import Bundle, best, must_be_one, must_fit, must_hold_words, source_ids
+from regard.exploring.bundle import (
+    Bundle,
+    best,
+    must_be_one,
+    must_fit,
+    must_hold_words,
+    read_as_one,
+    read_ids,
+    source_ids,
+)
 from regard.exploring.layer import Sublayers, attended, fed_forward
 from regard.exploring.sentences import Said, Tongue
 from regard.exploring.steps import Step, Words, one_row, table
@@ -41,9 +50,10 @@ class Walk:
     """The steps of one layer, seen by one head, following the word at `position`.
 
     `tokens` are those the stack reads; `target_tokens` those the decoder reads while it writes a translation, where
-    `tokens` are the source's.
+    `tokens` are the source's. `source` is what was read to be translated: of several sentences perhaps the first.
     """
 
+    source: str | None
     tokens: tuple[str, ...]
     target_tokens: tuple[str, ...] | None
     stack: Stack
@@ -57,6 +67,7 @@ class Walk:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
+            "source": self.source,
             "tokens": list(self.tokens),
             "target_tokens": None if self.target_tokens is None else list(self.target_tokens),
             "stack": self.stack,
@@ -99,6 +110,7 @@ def walk(
     """
     must_hold_words("walk", text)
     must_be_one(bundle, "walk")
+    text = read_as_one(bundle, text, target)
     walker = _Walker(bundle, text, target, stack, language)
     return walker.walk(layer, head, position)
 
@@ -123,12 +135,14 @@ class _Walker:
         self.stack: Stack = stack or ("encoder" if isinstance(network, Transformer) else "decoder")
         if self.stack == "encoder" and not isinstance(network, Transformer):
             raise UsageError(f"walk: `{bundle.recipe.name}` has one stack, the decoder, but `encoder` was asked for.")
+        self.source = text if network.reads_source else None
         source: list[int] | None = None
-        written = tokenizer.encode(text) if target is None or not network.reads_source else tokenizer.encode(target)
         if network.reads_source:
             ended = source_ids(bundle, text, language)
             source = ended[:-1]
-            written = list(best(bundle, ended).tokens) if target is None else written
+            written = list(best(bundle, ended).tokens) if target is None else tokenizer.encode(target)
+        else:
+            written = read_ids(bundle, text)
         must_fit("walk", bundle, written)
         self.call = Call(network, tokenizer, source, written)
 
@@ -151,7 +165,7 @@ class _Walker:
         steps += self._sublayers(chosen, entered.inputs[0], words, head)
         if self.stack == "decoder":
             steps.append(self._logits(left.outputs[0], words, len(layers)))
-        return Walk(*self._texts(), self.stack, layer, head, position, tuple(steps))
+        return Walk(self.source, *self._texts(), self.stack, layer, head, position, tuple(steps))
 
     def _texts(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         """The labels of what is read, and of what a decoder with an encoder reads of its own."""

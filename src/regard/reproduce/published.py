@@ -237,7 +237,7 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
     known = known or published()
     if name not in known.models:
         raise UsageError(
-            f"regard reproduce --check: NAME must be one of: {', '.join(known.models)}; but is `{name}`. Choose one "
+            f"reproduce --check: NAME must be one of: {', '.join(known.models)}; but is `{name}`. Choose one "
             "that was published."
         )
     model, place = known.models[name], folder_of_data(data, name)

@@ -55,6 +55,8 @@ class ModelSummary(BaseModel):
     """Whether it writes music, for /api/music."""
     labels: list[str]
     """Those that it gives, for /api/classify and /api/tag."""
+    running: bool
+    """Whether it writes running text, for `lines` of /api/generate."""
 
 
 class LimitsAnswer(BaseModel):
@@ -133,6 +135,7 @@ class HeadsItem(BaseModel):
     entropy: list[float]
     distance: list[float]
     separators: list[float]
+    mean_entropy: float = Field(description="of the mean of all heads")
 
 
 class AttentionAnswer(BaseModel):
@@ -170,8 +173,9 @@ class ResultItem(BaseModel):
 
 
 class BeamAnswer(BaseModel):
-    """All rounds of a search."""
+    """All rounds of a search for a translation of `source`: of several sentences perhaps the first."""
 
+    source: str
     rounds: list[list[NodeItem]]
     results: list[ResultItem]
 
@@ -213,8 +217,9 @@ class ChanceItem(BaseModel):
 
 
 class TokensAnswer(BaseModel):
-    """A text, token by token."""
+    """A text, token by token: that of a language model, or a translation of `source`."""
 
+    source: str | None
     tokens: list[ChanceItem]
 
 
@@ -243,8 +248,9 @@ class StepItem(BaseModel):
 
 
 class WalkAnswer(BaseModel):
-    """One layer, step by step."""
+    """One layer, step by step; `source` is what was read to be translated, perhaps the first sentence of the text."""
 
+    source: str | None
     tokens: list[str]
     target_tokens: list[str] | None
     stack: Literal["encoder", "decoder"]
@@ -262,6 +268,7 @@ class InsideAnswer(BaseModel):
     curves: str | None
     card: str | None
     recipe: str = Field(description="TOML")
+    word: str = Field(description="one of the vocabulary, to begin with")
 
 
 class PositionsAnswer(BaseModel):

@@ -114,6 +114,7 @@ class GenerateBody(SamplingBody):
     """A text to write."""
 
     max_tokens: Count | None = None
+    lines: Annotated[Count, Field(description="The most lines, for a model of running text.")] = 1
     seed: Annotated[int, Field(ge=0, lt=2**53)] = 1  # JavaScript knows no larger whole numbers
     stream: bool = True
 

@@ -92,13 +92,17 @@ async def _choices(desk: Desk, asked: Asked) -> tuple[list[Choice], int]:
     choices: list[Choice] = []
     written = 0
     for place, some in enumerate(found):
-        before = asked.served.model.tokenizer.decode(asked.prompts[place]) if asked.echo else ""
+        before = _text_of(asked.served.model, asked.prompts[place]) if asked.echo else ""
         for generation in some:
             text, said, reason = _cut(generation, asked.stops)
             written += len(said)
             logprobs = None if asked.logprobs is None else _logprobs(before + text, [*read[place], *said])
             choices.append(_choice(len(choices), before + text, reason, logprobs))
     return choices, written
+
+
+def _text_of(model: Model, prompt: Sequence[int]) -> str:
+    return model.tokenizer.decode_lines(prompt) if model.running else model.tokenizer.decode(prompt)
 
 
 def _choice(index: int, text: str, reason: str | None = None, logprobs: dict[str, Any] | None = None) -> Choice:
@@ -171,11 +175,15 @@ def _reading(ids: Sequence[int], count: int) -> Callable[[Model], list[Said]]:
         fed = torch.tensor([[tokenizer.specials.start, *ids[:-1]]], device=model.device)
         features_TD = network.features(Batch(None, Tokens.whole(fed), torch.full_like(fed, IGNORED)))[0]
         said = []
-        for token, label, features_D in zip(ids, tokenizer.labels(ids), features_TD, strict=True):
+        answers, labels = list(ids), list(tokenizer.labels(ids))
+        for place, token in enumerate(ids if model.running else ()):
+            if token == tokenizer.specials.start:  # it begins a line, and what is foreseen is the end of the last
+                answers[place], labels[place] = tokenizer.specials.end, "\n"
+        for token, label, features_D in zip(answers, labels, features_TD, strict=True):
             scores_V = network.logits(features_D[None, None])[0, 0].float().log_softmax(dim=-1)
             values, best = scores_V.topk(min(count, len(scores_V)))
-            labels = map(_spelled, tokenizer.labels(best.tolist()))
-            top = tuple(zip(labels, values.tolist(), strict=True)) if count else None
+            others = map(_spelled, tokenizer.labels(best.tolist()))
+            top = tuple(zip(others, values.tolist(), strict=True)) if count else None
             said.append(Said(_spelled(label), float(scores_V[token]), top))
         return [Said(said[0].token, None, None), *said[1:]]
 
@@ -288,7 +296,7 @@ async def _listen(asked: Asked, index: int, stream: Stream, queue: asyncio.Queue
     stops, tokenizer, sent = Stops(asked.stops), asked.served.model.tokenizer, []
     try:
         if asked.echo:
-            queue.put_nowait(_choice(index, tokenizer.decode(asked.prompts[index // asked.count])))
+            queue.put_nowait(_choice(index, _text_of(asked.served.model, asked.prompts[index // asked.count])))
         async for piece in stream:
             if text := stops.push(piece):
                 sent.append(text)

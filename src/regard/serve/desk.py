@@ -24,7 +24,6 @@ from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.problems import BusyError, LateError
 from regard.serve.worker import Job, Running, Streaming, Translating, Worker, Writing
-from regard.text.streaming import TextStream
 
 T = TypeVar("T")
 Prompt = str | Sequence[int]
@@ -147,14 +146,15 @@ class Desk:
     ) -> list[list[Generation]]:  # fmt: skip
         """`count` texts after each prompt, by `seed`, `seed + 1`, …; the same as `Model.generations` gives."""
         served = self._writer(model_id)
-        encoded = [self._encode(served, prompt) for prompt in prompts]
+        sampling = sampling or SamplingSettings()
+        encoded = [self._encode(served, prompt, sampling) for prompt in prompts]
         if not encoded or count < 1:
             return [[] for _ in encoded]
         work = [(ids, seed + number) for ids in encoded for number in range(count)]
         found: list[Generation] = []
         for first in range(0, len(work), self.limits.rows):
             ids, seeds = zip(*work[first : first + self.limits.rows], strict=True)
-            job = Writing(self.limits.deadline, ids, sampling or SamplingSettings(), seeds)
+            job = Writing(self.limits.deadline, ids, sampling, seeds)
             found += cast(list[Generation], await self._ask(served, job))
         return [found[first : first + count] for first in range(0, len(found), count)]
 
@@ -163,9 +163,9 @@ class Desk:
     ) -> Stream:
         """One text, piece by piece; it is in the queue when this returns."""
         served = self._writer(model_id)
-        ids = self._encode(served, prompt)
-        text = TextStream(served.model.tokenizer, ids, served.model.tokenizer.specials.end)
-        job = Streaming(self.limits.deadline, ids, sampling or SamplingSettings(), seed, text)
+        sampling = sampling or SamplingSettings()
+        ids, writer = self._encode(served, prompt, sampling), served.worker.writer
+        job = Streaming(self.limits.deadline, ids, sampling, seed, writer.following(ids))
         served.worker.submit(job)
         return Stream(job, served.worker, self.limits.deadline)
 
@@ -226,10 +226,10 @@ class Desk:
         return served
 
     @staticmethod
-    def _encode(served: Served, prompt: Prompt) -> list[int]:
+    def _encode(served: Served, prompt: Prompt, sampling: SamplingSettings) -> list[int]:
         tokenizer = served.model.tokenizer
         if isinstance(prompt, str):
-            return tokenizer.encode(prompt)
+            return served.worker.writer.encode(prompt, sampling)
         for token in prompt:
             if not 0 <= token < tokenizer.size:
                 raise UsageError(f"prompt: tokens must be from 0 to {tokenizer.size - 1:,}, but one is {token}.")

@@ -208,7 +208,7 @@ def _prompts(served: Served, limits: Limits, given: Given) -> list[list[int]]:
     for prompt in several:
         limits.check(len(prompt), limits.text, "prompt", "characters or tokens")
         if isinstance(prompt, str):
-            found.append(tokenizer.encode(prompt))
+            found.append(tokenizer.encode_lines(prompt) if served.model.running else tokenizer.encode(prompt))
             continue
         if any(token >= tokenizer.size for token in prompt):
             rule = f"prompt: tokens must be below {tokenizer.size:,}, but one is {max(prompt):,}. Use this model's own."

@@ -22,6 +22,7 @@ from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
 from regard.errors import UsageError
 from regard.exploring import attention, beam, following, inside, pictures, vectors, walk
+from regard.exploring.sentences import Tongue
 from regard.serve import answers, bodies
 from regard.serve.desk import Desk, Served, Stream
 from regard.serve.files import add_documents, as_file
@@ -81,8 +82,8 @@ def _add_models(routes: APIRouter, desk: Desk, limits: Limits) -> None:
     kept = {name: _Once(served) for name, served in desk.models.items()}
 
     @routes.get("/models/{id}/inside", summary="All about a model", responses=_gives(answers.InsideAnswer))
-    async def about(id: str) -> Response:  # noqa: A002
-        return _json(await kept[desk.find(id).id].about(desk))
+    async def about(id: str, tongue: Tongue = "en") -> Response:  # noqa: A002
+        return _json(await kept[desk.find(id).id].about(desk, tongue))
 
 
 def _add_translating(routes: APIRouter, desk: Desk, limits: Limits) -> None:
@@ -183,7 +184,7 @@ def _add_writing(routes: APIRouter, desk: Desk, limits: Limits) -> None:
         limits.check_text(body.text)
         most = min(200, limits.tokens) if body.max_tokens is None else body.max_tokens
         limits.check_writing(most)
-        sampling = SamplingSettings(body.temperature, body.top_k, body.top_p, max_tokens=most)
+        sampling = SamplingSettings(body.temperature, body.top_k, body.top_p, max_tokens=most, lines=body.lines)
         if body.stream:
             events = _events(desk.stream(body.model, body.text, sampling, body.seed), body.seed)
             return StreamingResponse(events, media_type="text/event-stream")
@@ -228,15 +229,17 @@ class _Once:
 
     def __init__(self, served: Served) -> None:
         self._served, self._lock = served, asyncio.Lock()
-        self._known: dict[str, Any] | None = None
+        self._known: dict[Tongue, dict[str, Any]] = {}
 
-    async def about(self, desk: Desk) -> dict[str, Any]:
-        """As plain values."""
+    async def about(self, desk: Desk, tongue: Tongue) -> dict[str, Any]:
+        """As plain values, with a picture of the wiring in this language."""
         async with self._lock:
-            if self._known is None:
+            if tongue not in self._known:
                 folder = self._served.folder
-                self._known = await desk.run(self._served.id, lambda model: inside.inside(model, folder).to_json())
-            return self._known
+                self._known[tongue] = await desk.run(
+                    self._served.id, lambda model: inside.inside(model, folder, tongue).to_json()
+                )
+            return self._known[tongue]
 
 
 class _Looks:
@@ -251,8 +254,8 @@ class _Looks:
         looked = self._kept.get(asked)
         if looked is None:
             looked = attention.look(model, body.text, body.target, body.language)
-        # Whoever asks for a head next names the target that was found.
-        self._kept[asked] = self._kept[body.text, looked.target, body.language] = looked
+        # Whoever asks for a head next names what was read, and the target that was found.
+        self._kept[asked] = self._kept[looked.source or body.text, looked.target, body.language] = looked
         self._kept.move_to_end(asked)
         while len({id(each) for each in self._kept.values()}) > KEPT:
             self._kept.popitem(last=False)

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Condition, Thread, current_thread
 from typing import Any, TypeGuard
 
@@ -159,13 +160,17 @@ class Worker:
         self._current: Sequence[Job] = ()
         self._pace = 0.1  # seconds a job took lately
         self._company, self._taken = 0, 0.0  # jobs of the last batch, and its seconds
-        self._writer = Writer(model.network, model.tokenizer, model.running) if model.task == "generate" else None
         self._thread = Thread(target=self._work, name=f"regard-{name}", daemon=True)
         if (
             model.device.type == "cpu" and not model.labels
         ):  # on a GPU steps are recorded, and whatever else they did would be, too
             _before_each_step(model.network, self._stop_if_nobody_waits)
         self._thread.start()
+
+    @cached_property
+    def writer(self) -> Writer:
+        """Writes texts, where the model is a language model."""
+        return Writer(self.model.network, self.model.tokenizer, self.model.running)
 
     def submit(self, job: Job) -> None:
         """Put a job into the queue; raises BusyError if that is full."""
@@ -325,7 +330,6 @@ class Worker:
 
     def _write(self, jobs: Sequence[Writing]) -> None:
         """Let texts begin; they go on in `_step`."""
-        assert self._writer is not None
         owners = [job for job in jobs for _ in job.prompts]
         self.metrics.worked(self.name, len(owners))
 
@@ -336,7 +340,7 @@ class Worker:
 
         prompts = [prompt for job in jobs for prompt in job.prompts]
         seeds = [seed for job in jobs for seed in job.seeds]
-        steps = self._writer.writing(prompts, jobs[0].sampling, seeds, on_token)
+        steps = self.writer.writing(prompts, jobs[0].sampling, seeds, on_token)
         self._walks.append(_Walk(list(jobs), steps, len(owners)))
 
     def _step(self, walk: _Walk) -> None:

@@ -23,6 +23,12 @@ class Decoder(Protocol):
         ...
 
 
+def last_line(ids: Sequence[int], start: int) -> Sequence[int]:
+    """The tokens behind the last start: what stands in front of a new one in its line."""
+    begin = next((place + 1 for place in reversed(range(len(ids))) if ids[place] == start), 0)
+    return ids[begin:]
+
+
 class TextStream:
     """The text of tokens that come one by one, after those of `prompt`; the pieces, joined, are the whole text.
 

@@ -182,6 +182,21 @@ class Tokenizer:
         """The tokens of one text, without start and end."""
         return self.encode_all([text])[0]
 
+    def encode_lines(self, text: str) -> list[int]:
+        """The tokens of running text: as in training, each line but the first begins with the start token."""
+        first, *others = self.encode_all(text.split("\n"))
+        return [*first, *(token for line in others for token in (self.specials.start, *line))]
+
+    def decode_lines(self, ids: Sequence[int]) -> str:
+        """The text of tokens that `encode_lines` gave."""
+        lines: list[list[int]] = [[]]
+        for token in ids:
+            if token == self.specials.start:
+                lines.append([])
+            else:
+                lines[-1].append(token)
+        return "\n".join(map(self.decode, lines))
+
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of many texts, on all cores."""
         found: list[list[int]] = []

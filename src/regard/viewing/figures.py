@@ -118,8 +118,8 @@ class AttentionMap:
         heads = len(self.weights)
         if not 0 <= head < heads:
             raise UsageError(
-                f"attention: {self.place} has heads 0 to {heads - 1}, but head {head} was asked for. Choose one of "
-                "these, or the mean of all."
+                f"attention: {self.place} has heads 1 to {heads}, but head {head + 1} ({head}, counted from 0) was "
+                "asked for. Choose one of these, or the mean of all."
             )
         return AttentionMap(self.name, self.layer, self.queries, self.keys, self.weights[head : head + 1], self.marks)
 

@@ -81,26 +81,37 @@ def heads_svg(maps: Sequence[AttentionMap], title: str) -> str:
         )
     )
     y += 24
+    step = max(TILE + APART, *(text_width(numbers, 11) for attention in maps for numbers in _numbers(attention)))
     kinds = list(dict.fromkeys(attention.name for attention in maps))
     for kind in kinds:
         layers = sorted((each for each in maps if each.name == kind), key=lambda each: each.layer)
         parts.append(text(MARGIN, y + 14, f"{NAMES.get(kind, kind.capitalize())} attention", "strong"))
         y += 26
         for attention in layers:
-            parts += _row(attention, y)
+            parts += _row(attention, y, step)
             y += max(_tile_size(attention)[1], 24) + BELOW
         y += 10
     most = max(len(attention.weights) for attention in maps)
-    width = max(MARGIN + 64 + most * (TILE + APART), 520) + MARGIN
+    width = max(MARGIN + 64 + most * step, 520) + MARGIN
     return picture(title, width, y + MARGIN - 10, parts)
 
 
-def _row(attention: AttentionMap, top: float) -> list[str]:
+def _numbers(attention: AttentionMap) -> list[str]:
+    """What stands below each head."""
+    numbers = zip(attention.entropy(), attention.distance(), attention.separators(), strict=True)
+    return [
+        f"H {entropy:.1f} · d {distance:.{0 if distance >= 99.95 else 1}f} · s {separators:.0%}"
+        for entropy, distance, separators in numbers
+    ]
+
+
+def _row(attention: AttentionMap, top: float, step: float) -> list[str]:
     wide, high, pitch = _tile_size(attention)
     parts = [text(MARGIN, top + high / 2 + 4, f"layer {attention.layer + 1}", "quiet")]
     numbers = zip(attention.entropy(), attention.distance(), attention.separators(), strict=True)
+    below = _numbers(attention)
     for head, (entropy, distance, separators) in enumerate(numbers):
-        x = MARGIN + 64 + head * (TILE + APART)
+        x = MARGIN + 64 + head * step
         told = (
             f"{attention.caption(head)}: entropy {entropy:.3f} nats, distance {distance:.3f}, "
             f"separators {separators:.3f}"
@@ -109,12 +120,7 @@ def _row(attention: AttentionMap, top: float) -> list[str]:
             f'<rect class="empty" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}">'
             f"<title>{escaped(told)}</title></rect>",
             *level_paths(pooled(attention.weights[head]), x, top, pitch),
-            text(
-                x,
-                top + high + 14,
-                f"H {entropy:.1f} · d {distance:.{0 if distance >= 99.95 else 1}f} · s {separators:.0%}",
-                "quiet small",
-            ),
+            text(x, top + high + 14, below[head], "quiet small"),
         ]
     return parts
 

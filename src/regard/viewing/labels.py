@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from regard.text.streaming import TextStream
+from regard.text.streaming import TextStream, last_line
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import SPACE
 
@@ -33,9 +33,15 @@ def _shown(label: str) -> str:
     return (label.strip(SPACE) or label).translate(_SEEN_AS)
 
 
-def pieces(tokenizer: Tokenizer, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
-    """What each token adds to the text of those before it, spaces and all; joined, they are the text."""
-    special, stream = special_labels(tokenizer), TextStream(tokenizer, before)
+def pieces(tokenizer: Tokenizer, ids: Sequence[int], before: Sequence[int] = (), running: bool = False) -> list[str]:
+    """What each token adds to the text of those before it, spaces and all; joined, they are the text.
+
+    In `running` text, an end ends a line.
+    """
+    special, specials = special_labels(tokenizer), tokenizer.specials
+    stream = TextStream(tokenizer, last_line(before, specials.start), specials.end if running else None)
+    if running:
+        del special[specials.end]
     found = [special.get(token) or stream.push(token) for token in ids]
     if found and (rest := stream.end()):
         found[-1] += rest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from regard.viewing.svg import MARGIN, picture, text, text_width
 from regard.viewing.wiring import SOURCE_PARTS, SUMS, Box, Drawn, Part, titles, wiring
 
@@ -16,13 +18,16 @@ _STYLE = """
 """
 
 
-def wiring_svg(model: Drawn, title: str) -> str:
-    """The wiring of a model on the meta device: the source on the left, the target on the right."""
+def wiring_svg(model: Drawn, title: str, say: Callable[[str], str] = str) -> str:
+    """The wiring of a model on the meta device: the source on the left, the target on the right.
+
+    `say` puts its words into another language.
+    """
     (source, target), (one_side, other_side) = wiring(model), titles(model)
     top = MARGIN + 34
-    left = _Column(one_side, source, MARGIN, top) if source else None
+    left = _Column(one_side, source, MARGIN, top, say) if source else None
     x = MARGIN if left is None else MARGIN + left.width + GUTTER
-    right = _Column(other_side, target, x, top)
+    right = _Column(other_side, target, x, top, say)
     height = max(right.bottom, 0 if left is None else left.bottom) + 24 + MARGIN
     parts = [text(MARGIN, MARGIN + 10, title, "title"), *right.parts, _arrow(right.middle, right.bottom)]
     if left is not None:
@@ -35,15 +40,16 @@ def wiring_svg(model: Drawn, title: str) -> str:
 class _Column:
     """Boxes below one another: what they look like, and where their lines are."""
 
-    def __init__(self, title: str, boxes: list[Box], x: float, top: float) -> None:
-        names = max(text_width(part.name) for box in boxes for part in box.parts)
-        sizes = max(text_width(part.sizes, 12) for box in boxes for part in box.parts)
-        notes = max(text_width(note, 11) for box in boxes for part in box.parts for note in ["", *part.below()])
+    def __init__(self, title: str, boxes: list[Box], x: float, top: float, say: Callable[[str], str]) -> None:
+        self.say = say
+        names = max(text_width(say(part.name)) for box in boxes for part in box.parts)
+        sizes = max(text_width(say(part.sizes), 12) for box in boxes for part in box.parts)
+        notes = max(text_width(say(note), 11) for box in boxes for part in box.parts for note in ["", *part.below()])
         self.x, self.width = x, max(names + sizes + 16, notes + 12) + 2 * PAD + ROAD + 26
         self.middle = x + 28
         self.lines: list[tuple[Part, float]] = []
         self.tops: list[float] = []
-        self.parts = [text(x + 4, top + 4, title, "quiet")]
+        self.parts = [text(x + 4, top + 4, say(title), "quiet")]
         y = top + 12
         for number, box in enumerate(boxes):
             self.parts.append(_arrow(self.middle, y, 18 if number == 0 else APART))
@@ -57,14 +63,14 @@ class _Column:
         leaves = top + 6  # where the road around the next sub-layer begins
         for part in box.parts:
             self.lines.append((part, y + LINE / 2))
-            drawn.append(text(left, y + 15, part.name))
+            drawn.append(text(left, y + 15, self.say(part.name)))
             if part.name in SUMS:
                 drawn.append(_around(self.x + PAD, leaves, y + 11, left - 3))
                 leaves = y + LINE - 1
-            drawn.append(text(self.x + self.width - PAD, y + 15, part.sizes, "quiet", "end"))
+            drawn.append(text(self.x + self.width - PAD, y + 15, self.say(part.sizes), "quiet", "end"))
             y += LINE
             for note in part.below():
-                drawn.append(text(left + 12, y + 9, note, "quiet small"))
+                drawn.append(text(left + 12, y + 9, self.say(note), "quiet small"))
                 y += 16
         bottom = y + PAD - 4
         frame = (

@@ -4,21 +4,24 @@ import { post } from "./api.js";
 import { Arcs } from "./arcs.js";
 import { clamp, debounce, make, quoted, rove } from "./dom.js";
 import { Matrix, paint, scale } from "./heat.js";
-import { button, empty, examples, exports, segments, status, textField } from "./parts.js";
-import { firstTry } from "./tries.js";
+import { button, empty, examples, exports, kindName, readOf, segments, status, textField } from "./parts.js";
+import { firstTry, readBy } from "./tries.js";
 import { has, number, percent, t } from "./words.js";
 
 export const view = { id: "attention", suits: (model) => (model.attention?.length ?? 0) > 0, open: (root, app) => new Attention(root, app) };
 
-// Vaswani et al. show this pair: one word at the end decides what “it” stands for.
-const PAIR = ["The animal didn't cross the street because it was too tired.", "The animal didn't cross the street because it was too wide."];
-const WATCHED = "it";
+// Vaswani et al. show such a pair: one word at the end decides what “it” stands for. German ones share a gender.
+const both = (text, ...ends) => ends.map((end) => text.replace("…", end));
+const PAIRS = {
+  en: { pair: both("The animal didn't cross the street because it was too ….", "tired", "wide"), watched: "it", names: "animal / street" },
+  de: { pair: both("Der Koffer passt nicht in den Schrank, weil er zu … ist.", "groß", "klein"), watched: "er", names: "Koffer / Schrank" },
+};
 // Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
 const MEAN = "mean";
 
-const cap = (word) => word.charAt(0).toUpperCase() + word.slice(1);
-const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.kind.${name}`) : cap(name));
+/** Of the mean of heads, distances and shares are averages; the entropy is not. */
+const entropyOf = (map, head) => (head === MEAN ? map.mean_entropy : map.entropy[head]);
 const strongest = (weights, count) => [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, count).filter((i) => weights[i] >= 0.005);
 
 /** The number of the word that each piece belongs to, as spaces in the text tell; null where a piece is not in it. */
@@ -42,7 +45,7 @@ class Attention {
     this.common = app.notesOf("common");
     this.notes = app.notesOf("attention", { kind: null, layer: null, head: MEAN, picture: "arcs" });
     const { first, text, target } = this.common;
-    this.text = (first ? first.source : text) || app.firstText(app.model.task === "translate" ? firstTry(app.model) : PAIR[0]);
+    this.text = (first ? first.source : text) || app.firstText(app.model.task === "translate" ? firstTry(app.model) : PAIRS.en.pair[0]);
     this.given = { text: this.text, target: first ? first.text : target };
     this.captures = [];
     this.shown = 0;
@@ -70,7 +73,7 @@ class Attention {
   }
 
   build(root) {
-    const { app } = this;
+    const { app } = this, known = PAIRS[readBy(app.model)];
     const { box, area } = textField({ label: t("attention.text"), value: this.text, limit: app.limits.text, input: (text) => {
       this.text = text;
       this.later();
@@ -88,7 +91,7 @@ class Attention {
     this.detail = make("section.panel.detail", { "aria-label": t("attention.detail") });
     root.append(
       make("div.ask", {}, box,
-        make("div.row", {}, examples([[PAIR[0], "it → animal / street"]], () => this.comparePair()), this.status.box)),
+        make("div.row", {}, known ? examples([[known.pair[0], `${known.watched} → ${known.names}`]], () => this.comparePair(known)) : null, this.status.box)),
       this.written, this.pair, this.body);
     this.buildDetail();
     this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", {}, this.atlas), make("p.hint", {}, t("attention.hint"))), this.detail);
@@ -138,7 +141,7 @@ class Attention {
       return post("api/attention", { ...this.app.body(), text, ...(target ? { target } : {}) }, signal);
     };
     this.status.ask((signal) => Promise.all(texts.map((text) => one(text, signal))), (answers) => {
-      this.captures = answers;
+      this.captures = answers.map((answer, i) => ({ ...answer, asked: texts[i] }));
       this.watched = watched;
       this.shown = 0;
       this.weights.clear();
@@ -147,12 +150,13 @@ class Attention {
     });
   }
 
-  comparePair() {
-    this.text = PAIR[0];
+  comparePair({ pair, watched }) {
+    this.pairTexts = pair;
+    this.text = pair[0];
     this.area.value = this.text;
     // A word looks back and forth in an encoder only; in a decoder “it” cannot know how the sentence ends.
     if (this.app.model.attention.some((one) => one.name === "encoder")) this.notes.kind = "encoder";
-    this.capture(PAIR, WATCHED);
+    this.capture(pair, watched);
   }
 
   /** What was read and, by a model that translates, what was written. */
@@ -182,7 +186,8 @@ class Attention {
   draw() {
     const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
-    this.written.replaceChildren(...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    const read = readOf(capture.source, capture.asked);
+    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });
       this.openKind();
@@ -217,9 +222,9 @@ class Attention {
   makeTile(map, head, side) {
     const most = Math.max(map.queries.length, map.keys.length), drawn = most <= LARGEST_TILE;
     const [wide, high] = [map.keys.length, map.queries.length].map((count) => Math.max(3, Math.round(((side - 6) * count) / most)));
-    const entropy = head === MEAN ? null : map.entropy[head];
-    const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}${entropy === null ? "" : `: ${t("attention.entropy")} ${number(entropy)}`}`;
-    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", {}, entropy === null ? "·" : number(entropy, 1));
+    const entropy = entropyOf(map, head);
+    const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}: ${t("attention.entropy")} ${number(entropy)}`;
+    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", {}, number(entropy, 1));
     const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false", "aria-label": label, title: label, onclick: () => this.openHead(map, head) }, picture);
     Object.assign(cell, { map, head });
     cell.addEventListener("focus", () => cell.matches(":focus-visible") && this.openHead(map, head));
@@ -260,6 +265,7 @@ class Attention {
       const turned = shown !== this.shown;
       // All at once, so that a picture never mixes two heads or two texts.
       Object.assign(this, { map, head, values, shown });
+      this.start = this.watched ? this.joined(this.current(), values[shown])?.rows?.[0] ?? -1 : -1;
       if (turned) this.buildAtlas();
       this.drawPair();
       this.drawHead();
@@ -289,7 +295,7 @@ class Attention {
     if (arcs) this.arcs.show(map.queries, map.keys, values);
     else this.matrix.show(map.queries, map.keys, values);
     this.caption.replaceChildren(...(arcs ? [t("attention.lines")] : [t("attention.weight"), " ", scale("weights", "0", "1")]));
-    const start = this.watched ? map.queries.indexOf(this.watched) : -1;
+    const { start } = this;
     if (start >= 0 && !this.pinned && this.query === null) this.pin(start, null);
     else this.trace(this.query !== null && this.query < map.queries.length ? this.query : null, this.key !== null && this.key < map.keys.length ? this.key : null);
   }
@@ -299,7 +305,7 @@ class Attention {
     const figure = (list) => (head === MEAN ? mean(list) : list[head]);
     const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", {}, t(name)), make("dd", {}, make("b", {}, value)));
     this.facts.replaceChildren(
-      fact("attention.entropy", number(figure(map.entropy)), "attention.entropy.hint"),
+      fact("attention.entropy", number(entropyOf(map, head)), "attention.entropy.hint"),
       fact("attention.distance", number(figure(map.distance), 1), "attention.distance.hint"),
       fact("attention.separators", percent(figure(map.separators)), "attention.separators.hint"));
   }
@@ -330,13 +336,14 @@ class Attention {
     const place = wordsOf(keys, name === "encoder" ? source : `${source ?? ""} ${target}`.trim()), words = [], weights = [];
     if (!place) return null;
     keys.forEach((piece, k) => (words[place[k]] = (words[place[k]] ?? "") + piece));
-    const rows = values.filter((_, q) => words[place[q]] === this.watched);
-    for (const row of rows) row.forEach((weight, k) => (weights[place[k]] = (weights[place[k]] ?? 0) + weight / rows.length));
-    return { words, weights };
+    // The word itself, not a piece of another that is spelled alike.
+    const rows = [...values.keys()].filter((q) => words[place[q]] === this.watched);
+    for (const q of rows) values[q].forEach((weight, k) => (weights[place[k]] = (weights[place[k]] ?? 0) + weight / rows.length));
+    return { words, weights, rows };
   }
 
   turnTo(index) {
-    this.text = PAIR[index];
+    this.text = this.pairTexts[index];
     this.area.value = this.text;
     this.openHead(this.same(this.captures[index], this.map), this.notes.head, index);
   }

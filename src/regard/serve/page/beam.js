@@ -1,7 +1,7 @@
 // Beam: the search as it grew, round by round; its two settings run it again.
 
 import { clamp, debounce, make, makeSvg, piece, rove } from "./dom.js";
-import { button, empty, exports, ranked, slider, status, textField } from "./parts.js";
+import { button, empty, exports, ranked, readOf, slider, status, textField } from "./parts.js";
 import { firstTry } from "./tries.js";
 import { number, percent, roughly, t } from "./words.js";
 
@@ -44,6 +44,7 @@ class Beam {
     this.status = status(this.frame);
     this.readout = make("p.readout", { role: "status" });
     this.results = make("ol.ranked.results");
+    this.sentence = make("p.written");
     this.rounds = slider({ label: t("beam.round"), min: 1, max: 1, step: 1, value: 1, input: (round) => this.reveal(round) });
     this.play = button(t("beam.play"), () => this.replay(), { class: "quiet" });
     this.growth = make("div.growth", { hidden: true }, this.rounds.box, this.play, make("span.spring"),
@@ -53,7 +54,7 @@ class Beam {
         slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: set("beam"), hint: t("beam.width.hint") }).box,
         slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: set("alpha"), hint: t("beam.alpha.hint") }).box),
       this.status.box),
-      this.growth, this.readout, this.frame, this.results);
+      this.sentence, this.growth, this.readout, this.frame, this.results);
   }
 
   search() {
@@ -61,10 +62,15 @@ class Beam {
       this.status.stop();
       this.frame.hidden = this.growth.hidden = true;
       this.results.replaceChildren();
+      this.sentence.replaceChildren();
       this.readout.replaceChildren(empty(t("beam.empty")));
       return;
     }
-    this.status.post("api/beam", this.request(), (answer) => this.draw(answer));
+    const { text } = this;
+    this.status.post("api/beam", this.request(), (answer) => {
+      this.sentence.replaceChildren(...readOf(answer.source, text));
+      this.draw(answer);
+    });
   }
 
   request() {

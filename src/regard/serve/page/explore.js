@@ -139,7 +139,7 @@ class Explore {
     this.become(this.common.text);
     this.turn(true);
     this.ending.textContent = t("explore.writing");
-    const body = { model: app.model.id, text: this.common.text, max_tokens: notes.tokens, temperature: notes.temperature, seed: notes.seed, stream: true, ...(notes.topK ? { top_k: notes.topK } : {}) };
+    const body = { model: app.model.id, text: this.common.text, max_tokens: notes.tokens, temperature: notes.temperature, seed: notes.seed, lines: app.model.running ? notes.tokens : 1, stream: true, ...(notes.topK ? { top_k: notes.topK } : {}) };
     try {
       for await (const event of stream("api/generate", body, mine.signal)) {
         if (event.text) this.append(event.text);
@@ -176,9 +176,10 @@ class Explore {
     if (!on) return this.surpriseStatus.stop();
     return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens }) => {
       this.tokenNote.textContent = t("explore.surprise.hint");
-      this.strip.replaceChildren(...tokens.map((token, i) => {
-        const read = () => this.readToken(token);
-        return button(token.text, read, { class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) }, onfocus: read, onpointerenter: read });
+      this.strip.replaceChildren(...tokens.flatMap((token, i) => {
+        const read = () => this.readToken(token), ends = token.text === "\n";
+        const self = button(ends ? visible(token.text) : token.text, read, { class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) }, onfocus: read, onpointerenter: read });
+        return ends ? [self, make("br")] : self;
       }));
     });
   }

@@ -3,8 +3,8 @@
 import { get } from "./api.js";
 import { debounce, make, neighbour, rove, uniqueId, visible } from "./dom.js";
 import { Matrix } from "./heat.js";
-import { bars, copyButton, details, slider, status } from "./parts.js";
-import { number, percent, short, t, whole } from "./words.js";
+import { bars, copyButton, details, kindName, slider, status } from "./parts.js";
+import { currentLanguage, number, percent, short, t, whole } from "./words.js";
 
 export const view = { id: "inside", suits: () => true, open: (root, app) => new Inside(root, app) };
 
@@ -30,7 +30,7 @@ function groups(matrices) {
 class Inside {
   constructor(root, app) {
     this.app = app;
-    this.notes = app.notesOf("inside", { length: 32, dimensions: 32, word: t("inside.word.hint") });
+    this.notes = app.notesOf("inside", { length: 32, dimensions: 32, word: null });
     this.body = make("div.inside-body");
     this.status = status(this.body);
     this.placesStatus = status(make("div"));
@@ -42,7 +42,7 @@ class Inside {
     this.redraw = debounce(() => this.drawPositions(), 60);
     document.addEventListener("colours", this.redraw);
     this.observer = new ResizeObserver(this.redraw);
-    this.status.ask((signal) => get(`api/models/${encodeURIComponent(app.model.id)}/inside`, signal), (answer) => this.draw(answer));
+    this.status.ask((signal) => get(`api/models/${encodeURIComponent(app.model.id)}/inside?tongue=${currentLanguage()}`, signal), (answer) => this.draw(answer));
   }
 
   close() {
@@ -53,7 +53,8 @@ class Inside {
     this.addresses.forEach((url) => URL.revokeObjectURL(url));
   }
 
-  draw({ inspection, wiring, curves, card, recipe }) {
+  draw({ inspection, wiring, curves, card, recipe, word }) {
+    this.notes.word ??= word;
     const section = (name, ...children) => {
       const id = uniqueId("heading");
       return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p.muted", {}, t(`inside.${name}.lead`)), ...children);
@@ -79,7 +80,7 @@ class Inside {
     const fact = (value, name) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
     return make("dl.big-facts", {},
       fact(whole(parameters), t("inside.parameters")), fact(kind, t("inside.kind")), fact(whole(vocabulary), t("inside.vocabulary")),
-      ...shapes.map((shape) => fact(shape, t("inside.heads", { name: attention.filter((one) => shapeOf(one) === shape).map((one) => one.name).join(", ") }))),
+      ...shapes.map((shape) => fact(shape, t("inside.heads", { name: attention.filter((one) => shapeOf(one) === shape).map((one) => kindName(one.name)).join(", ") }))),
       ...(context ? [fact(whole(context), t("inside.context"))] : []),
       ...(memory?.weights ? [fact(bytes(memory.weights), t("inside.weights"))] : []),
       ...(flops?.decoding_token ? [fact(compact(flops.decoding_token), t("inside.flops"))] : []));
@@ -148,7 +149,7 @@ class Inside {
 
   neighbours() {
     const { notes } = this, id = uniqueId("word");
-    const field = this.wordField = make("input", { id, type: "text", dir: "auto", value: notes.word, maxlength: 100, placeholder: t("inside.word.hint"), autocapitalize: "off", spellcheck: "false", oninput: () => {
+    const field = this.wordField = make("input", { id, type: "text", dir: "auto", value: notes.word, maxlength: 100, autocapitalize: "off", spellcheck: "false", oninput: () => {
       notes.word = field.value;
       this.laterNear();
     } });

@@ -1,8 +1,8 @@
 // Parts that several views are put together from.
 
 import { line, post, postForFile } from "./api.js";
-import { copyText, make, neighbour, rove, save, uniqueId, visible } from "./dom.js";
-import { number, t, whole } from "./words.js";
+import { clamp, copyText, make, neighbour, rove, save, uniqueId, visible } from "./dom.js";
+import { has, number, t, whole } from "./words.js";
 
 /** A line of text under a heading that says what is going on; also heard by screen readers. */
 export function status(area) {
@@ -62,9 +62,13 @@ export function slider({ label, min, max, step, value, shown = String, input, hi
   return { range, set, box: make("div.slider", { ...title }, make("label", { for: id }, label), output, range) };
 }
 
+/** A whole number. Out of bounds, it becomes the nearest that is not: what is shown is used. */
 export function numberField({ label, min, max, value, input }) {
-  const id = uniqueId("number");
-  const field = make("input", { type: "number", id, min, max, value, onchange: () => field.reportValidity() && input(Number(field.value)) });
+  const id = uniqueId("number"), field = make("input", { type: "number", id, min, max, value, onchange: () => {
+    if (field.value) value = clamp(Math.round(Number(field.value)), min, max);
+    field.value = value;
+    input(value);
+  } });
   return { field, box: make("div.number", {}, make("label", { for: id }, label), field) };
 }
 
@@ -134,6 +138,12 @@ export function exports({ app, desk, body, what }) {
 
 /** How much is written; where there is no more room, what is beyond has been left out. */
 export const counter = (length, limit) => `${whole(length)} / ${whole(limit)}${length < limit ? "" : ` · ${t("full")}`}`;
+
+/** What a kind of attention is called. */
+export const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.kind.${name}`) : name[0].toUpperCase() + name.slice(1));
+
+/** The sentence that was read, where it is not all of the text. */
+export const readOf = (source, text) => (source === null || source === text ? [] : [make("span.muted", {}, t("first")), " ", make("bdi", {}, source)]);
 
 /** Nothing to see yet, and what to do about it. */
 export const empty = (...children) => make("p.empty", {}, ...children);

@@ -315,7 +315,8 @@ class Translate {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;
       row.classList.add("failed");
-      row.replaceChildren(quoted(file.name), ": ", error.message);
+      const told = error.message.startsWith(file.name.slice(-100));
+      row.replaceChildren(...(told ? [] : [quoted(file.name)]), make("span", {}, error.message));
     }
   }
 }

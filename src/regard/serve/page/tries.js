@@ -11,10 +11,12 @@ const EVERYDAY = {
   de: ["Wenn es morgen regnet, bleiben wir zu Hause.", "Wo ist der Bahnhof?", "Ich hätte gern ein Zimmer für zwei Nächte."],
 };
 
+/** The language that a model reads; where nobody says, most likely English. */
+export const readBy = (model) => (model.languages?.source ?? "en").slice(0, 2);
+
 /** What a reader may try with a model that translates; nothing where we know no sentence of its language. */
 export function tries(model) {
-  const language = (model.languages?.source ?? "en").slice(0, 2);
-  return (model.name.startsWith("everyday-") ? EVERYDAY : DATES)[language] ?? [];
+  return (model.name.startsWith("everyday-") ? EVERYDAY : DATES)[readBy(model)] ?? [];
 }
 
 /** What a view of such a model shows before anything is typed. */

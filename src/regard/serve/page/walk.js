@@ -2,7 +2,7 @@
 
 import { clamp, debounce, make, neighbour, quoted, rove } from "./dom.js";
 import { Matrix, scale } from "./heat.js";
-import { button, empty, segments, select, status, textField, wordRow } from "./parts.js";
+import { button, empty, readOf, segments, select, status, textField, wordRow } from "./parts.js";
 import { firstTry } from "./tries.js";
 import { currentLanguage, short, t, whole } from "./words.js";
 
@@ -67,6 +67,7 @@ class Walk {
     } });
     this.choices = make("div.row.choices");
     this.words = make("div.walk-words");
+    this.sentence = make("p.written");
     this.steps = make("ol.steps");
     rove(this.steps, "button", neighbour);
     this.panel = make("section.panel.step", { "aria-live": "polite", "aria-label": t("walk.step") });
@@ -74,7 +75,7 @@ class Walk {
     this.readout = make("p.readout", { role: "status" });
     this.body = make("div.walk-body", { hidden: true }, make("nav", { "aria-label": t("walk.steps") }, this.steps), this.panel);
     this.status = status(this.body);
-    root.append(make("div.ask", {}, box, this.choices, this.status.box), this.words, this.body);
+    root.append(make("div.ask", {}, box, this.choices, this.status.box), this.sentence, this.words, this.body);
     this.drawChoices();
   }
 
@@ -100,13 +101,15 @@ class Walk {
     if (!this.text.trim()) {
       this.status.stop();
       this.body.hidden = true;
+      this.sentence.replaceChildren();
       this.words.replaceChildren(empty(t("walk.empty")));
       return;
     }
-    const { stack, layer, head, position } = this.notes;
-    const body = { ...this.app.body(), text: this.text, tongue: currentLanguage(), stack, layer, head, ...(position === null ? {} : { position }) };
+    const { text } = this, { stack, layer, head, position } = this.notes;
+    const body = { ...this.app.body(), text, tongue: currentLanguage(), stack, layer, head, ...(position === null ? {} : { position }) };
     this.status.post("api/walk", body, (answer) => {
       this.answer = answer;
+      this.sentence.replaceChildren(...readOf(answer.source, text));
       this.body.hidden = false;
       this.notes.step = clamp(this.notes.step, 0, answer.steps.length - 1);
       this.drawWords();

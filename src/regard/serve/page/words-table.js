@@ -36,6 +36,7 @@ export const page = {
   "key.send": ["Go on", "Weiter", "继续"],
   empty: ["Write a sentence above.", "Schreiben Sie oben einen Satz.", "请在上面写一个句子。"],
   text: ["Text", "Text", "文字"],
+  first: ["This model translates each sentence by itself. Here is the first:", "Dieses Modell übersetzt jeden Satz für sich. Hier ist der erste:", "此模型逐句翻译。这里是第一句："],
   layer: ["Layer", "Schicht", "层"],
   "flag.cut": ["may lack its end", "vielleicht ohne Ende", "可能缺结尾"],
   "flag.loop": ["repeats itself", "wiederholt sich", "有重复"],
@@ -120,7 +121,7 @@ export const attention = {
   pair: ["One word at the end decides what “{word}” stands for. Here is where “{word}” looks in both sentences, in the head chosen below.", "Ein Wort am Ende entscheidet, wofür „{word}“ steht. Hier sieht man, wohin „{word}“ in beiden Sätzen schaut, im unten gewählten Kopf.", "句末一个词决定“{word}”指什么。这里是在下面选定的头里，“{word}”在两个句子中看向哪里。"],
   "pair.none": ["“{word}” is not among the words that look here.", "„{word}“ ist nicht unter den Wörtern, die hier schauen.", "在这里看的词中没有“{word}”。"],
   "pair.back": ["Here “{word}” looks back only: it cannot know how the sentence ends, and sees the same in both.", "Hier schaut „{word}“ nur zurück: Es kann nicht wissen, wie der Satz endet, und sieht in beiden dasselbe.", "这里“{word}”只能回看：它不知道句子怎样结束，在两句中所见相同。"],
-  "pair.unknown": ["{model} does not know all characters of this example, so it shows nothing. Try a model trained on English sentences.", "{model} kennt nicht alle Zeichen dieses Beispiels; es zeigt nichts. Ein mit englischen Sätzen trainiertes Modell hilft.", "{model} 不认识这个例子中的全部字符，看不出什么。请换用英语句子训练的模型。"],
+  "pair.unknown": ["{model} does not know all characters of this example, so it shows nothing. Try a model trained on such sentences.", "{model} kennt nicht alle Zeichen dieses Beispiels; es zeigt nichts. Ein mit solchen Sätzen trainiertes Modell hilft.", "{model} 不认识这个例子中的全部字符，看不出什么。请换用以这类句子训练的模型。"],
 };
 export const beam = {
   menu: ["Beam", "Beam", "束搜索"],
@@ -198,7 +199,7 @@ export const inside = {
   kind: ["Kind", "Art", "种类"],
   vocabulary: ["Vocabulary", "Wortschatz", "词表"],
   context: ["Context", "Kontext", "上下文"],
-  heads: ["Layers × heads, {name}", "Schichten × Köpfe, {name}", "层 × 头，{name}"],
+  heads: ["Layers × heads: {name}", "Schichten × Köpfe: {name}", "层 × 头：{name}"],
   weights: ["Weights in memory", "Gewichte im Speicher", "权重占用内存"],
   flops: ["Operations a written token", "Rechenschritte je Token", "每写一个词元的运算"],
   matrices: ["Matrices", "Matrizen", "矩阵"],
@@ -221,7 +222,6 @@ export const inside = {
   neighbours: ["Neighbours", "Nachbarn", "近邻"],
   "neighbours.lead": ["Tokens whose vectors point the same way as that of a word.", "Tokens, deren Vektoren in dieselbe Richtung zeigen wie der eines Worts.", "向量方向与某个词相同的词元。"],
   word: ["A word or token", "Ein Wort oder Token", "一个词或词元"],
-  "word.hint": ["March", "Juni", "March"],
   curves: ["Learning curves", "Lernkurven", "学习曲线"],
   "curves.lead": ["How training went, from the log in the model folder.", "Wie das Training verlief, aus dem Protokoll im Modellordner.", "训练的经过，取自模型文件夹里的记录。"],
   none: ["This model has none to show.", "Dieses Modell hat keine zu zeigen.", "这个模型没有可显示的。"],
