@@ -47,10 +47,8 @@ def test_the_budget_of_table_3() -> None:
     recipe = recipe_of(TABLE3, TABLE3.rows[0], Asked(overrides=("data.kind=generated",)))
     course = recipe.training
     assert f"{course.steps:,} steps of {recipe.batch.tokens:,} tokens a side" in TEXT
-    assert (
-        f"The warm-up is {course.optimiser.warmup} steps. The rate is multiplied by {course.optimiser.factor}," in TEXT
-    )
-    assert f"Gradients are clipped at {course.optimiser.clip:g}." in TEXT
+    assert (recipe.model.norm, course.optimiser.kind, course.average) == ("pre", "muon", 1)
+    assert f"at a rate that rises for {course.optimiser.warmup} steps and falls to\n  nothing" in TEXT
 
 
 def test_the_systems_of_table_2() -> None:

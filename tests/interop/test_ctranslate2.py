@@ -101,8 +101,11 @@ def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, k
     for name, weight in loaded.model.state_dict().items():
         assert torch.equal(weight, before[name]), name  # its quantiser writes into what it is given
     assert (tmp_path / "out/model.bin").stat().st_size < (tmp_path / "whole/model.bin").stat().st_size
-    translator = ctranslate2.Translator(str(tmp_path / "out"), intra_threads=1)
-    assert translator.compute_type.startswith(numbers)
+    # Not every CPU computes with such numbers. They are what is in the file all the same.
+    computed = numbers in ctranslate2.get_supported_compute_types("cpu")
+    how = "default" if computed else "float32"
+    translator = ctranslate2.Translator(str(tmp_path / "out"), intra_threads=1, compute_type=how)
+    assert translator.compute_type.startswith(numbers if computed else how)
     sources = random_sources(loaded)
     texts = [ids[:-1] for ids in sources]
     words = [[loaded.tokenizer.tokens[token] for token in ids] for ids in texts]
