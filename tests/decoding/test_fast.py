@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -115,6 +116,18 @@ def test_engines_do_not_keep_a_model_alive() -> None:
     assert len(fast._ENGINES) == before + 1
     del model
     assert len(fast._ENGINES) == before
+
+
+def test_an_engine_goes_with_its_search() -> None:
+    model = ZOO["transformer"].model(vocabulary=12, seed=0)
+    sources = Tokens.padded([[3 + row % 5] * (1 + row) for row in range(12)], 0)
+    gc.collect()
+    gc.disable()  # by itself, and not when the collector comes by: its memory may be gigabytes
+    try:
+        assert fast_search(model, sources, SPECIALS, SearchSettings(extra_length=4)) is not None
+        assert not [each for each in gc.get_objects() if type(each) is fast._Engine]
+    finally:
+        gc.enable()
 
 
 def weighing(*weights: int) -> fast._Engines:

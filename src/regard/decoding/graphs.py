@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 
@@ -22,16 +23,19 @@ def new_pool(device: torch.device) -> Pool | None:
 
 
 class Recorded:
-    """A function of a key that works in place, recorded on its second call with a key, and replayed from then on.
+    """A method of a key that works in place, recorded on its second call with a key, and replayed from then on.
 
     On devices without graphs it is simply called. The first call with a key is a usual one too: libraries set
     themselves up in it, and a key that never comes again is not worth a recording. Recordings of one `pool` share the
     memory of what they compute on the way, so they must not run at the same time. Where there is no room for one,
     the work is done as usual from then on.
+
+    Whoever has the method has this, which does not hold on to its owner: the two would keep each other, and gigabytes
+    with them, until Python's collector comes by.
     """
 
-    def __init__(self, work: Callable[[Hashable], None], device: torch.device, pool: Pool | None) -> None:
-        self._work, self._device, self._pool = work, device, pool
+    def __init__(self, method: Callable[[Hashable], None], device: torch.device, pool: Pool | None) -> None:
+        self._method, self._device, self._pool = WeakMethod(method), device, pool
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self._records = device.type == "cuda"
 
@@ -45,6 +49,11 @@ class Recorded:
             self._work(key)
         else:
             graph.replay()
+
+    def _work(self, key: Hashable) -> None:
+        method = self._method()
+        assert method is not None  # whoever calls this has its owner
+        method(key)
 
     def _record(self, key: Hashable) -> torch.cuda.CUDAGraph | None:
         """A recording of the work, which is not done by it; None where there is no room for one."""
