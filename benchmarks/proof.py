@@ -1,7 +1,7 @@
 """The runs of docs/results.md on one GPU, side by side where they may be; a second call goes on where this was stopped.
 
     python -m benchmarks.proof --list
-    python -m benchmarks.proof --data FOLDER --out DIR --only 'table3-*,averaging' [--minutes 27]
+    python -m benchmarks.proof --data FOLDER --out DIR --only 'table3-*,averaging' [--minutes 30]
 
 FOLDER is the folder of all corpora, as docs/reproduce.md has it. The rows of a study share the GPU, best with CUDA's
 multi-process service (`nvidia-cuda-mps-control -d`); what is told with its time has the GPU to itself. Figures go to
@@ -79,12 +79,15 @@ def by_the_clock(bench: Bench, name: str) -> None:
 def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) -> None:
     """One run that ends with the mean of its last checkpoints, with that of fewer, and with the last alone."""
     folder = bench.train(name, recipe, *europarl(bench), *overrides, f"training.average={AVERAGED[0]}")
-    bench.note(name, folder)
     for count in AVERAGED:
         ended = bench.work / f"{name}-{count}"
         if not ended.exists():
             bench.regard("train", "--resume", "--out", str(folder), f"training.average={count}")
-            shutil.copytree(folder, ended, ignore=shutil.ignore_patterns("checkpoints"))
+            copy = bench.work / f".{name}-{count}"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("checkpoints"))
+            copy.rename(ended)
+        bench.note(f"{name}-{count}", ended)
         for split in ("dev", "test"):
             scores = bench.evaluate(ended, *of_europarl(bench, split), *EVALUATED)
             for what in ("BLEU", "perplexity per token"):
@@ -127,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         print("  skipped: an hour of a GPU; python -m benchmarks.proof --help")
         return
-    run_asked(options("proof", __doc__, minutes=27.0).parse_args(arguments), jobs(), table, spare=30)
+    run_asked(options("proof", __doc__, minutes=30.0).parse_args(arguments), jobs(), table, spare=30)
 
 
 if __name__ == "__main__":

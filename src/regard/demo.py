@@ -3,6 +3,7 @@ picture of attention."""
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import sys
@@ -23,6 +24,8 @@ from regard.viewing.training_curves import CURVES
 
 DEMO = "demo"
 MODEL = "model"
+PAGES = ("everyday.html", "attention.html")  # of the shipped model, and of the new one
+LOCK = ".demo.lock"  # held by the demo that is at work
 SENTENCES_SHOWN = 5
 LOOKED_AT = "The train leaves on Saturday at 3:04 PM."
 SHIPPED = "everyday-en-de"
@@ -42,9 +45,19 @@ EVERYDAY = (
 
 def run(out: Path) -> str | None:
     """The tour; the name of the signal if it was stopped."""
+    _check_place(out)
+    with (out / LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{out}: another demo is at work here. Wait for it, or choose another --out.") from error
+        return _tour(out)
+
+
+def _tour(out: Path) -> str | None:
     started = time.monotonic()
     recipe, model_folder = load_recipe(DEMO), out / MODEL
-    goes_on = _check_room(out, recipe)
+    goes_on = _goes_on(out, recipe)
     if SHIPPED in shipped.names():
         _show_shipped(out)
     print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n", flush=True)
@@ -68,7 +81,7 @@ def run(out: Path) -> str | None:
         mark = "✓" if translation == pair.target else f"✗ (should be {pair.target})"
         print(f"  {pair.source}\n    {translation}  {mark}")
 
-    print(_draw(model, LOOKED_AT, out / "attention.html"))
+    print(_draw(model, LOOKED_AT, out / PAGES[1]))
     regard, model_path = command(), quote(str(model_folder))
     print("Next:")
     print(f'  echo "one hundred one" | {regard} translate {model_path}')
@@ -87,7 +100,7 @@ def _show_shipped(out: Path) -> None:
     print(f"The model {SHIPPED} comes with Regard. It translates everyday sentences from English to German:\n")
     for sentence, translation in zip(EVERYDAY, model.translate(EVERYDAY), strict=True):
         print(f"  {sentence}\n    {translation}")
-    print(_draw(model, EVERYDAY[-1], out / "everyday.html"))
+    print(_draw(model, EVERYDAY[-1], out / PAGES[0]))
 
 
 def _draw(model: api.Model, text: str, page: Path) -> str:
@@ -109,8 +122,8 @@ def command() -> str:
     return quote(str(beside.relative_to(here) if nearby else beside))
 
 
-def _check_room(out: Path, recipe: Recipe) -> bool:
-    """Raise unless there is room for the tour; whether the training of an earlier one goes on in it."""
+def _check_place(out: Path) -> None:
+    """Raise unless it is a folder, which is made where there is none."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -118,8 +131,15 @@ def _check_room(out: Path, recipe: Recipe) -> bool:
             f"{out}: must be a folder, or new, but it or what should hold it is a file. Choose another --out, or move "
             "the file away."
         ) from error
+
+
+def _goes_on(out: Path, recipe: Recipe) -> bool:
+    """Whether the training of an earlier demo goes on; raises unless there is room for the tour."""
     place = out / MODEL
     if not place.is_symlink() and not place.exists():
+        if page := next((out / name for name in PAGES if (out / name).exists()), None):
+            raise UsageError(f"{page}: must not be there yet, but is, and the demo would write over it. Choose another "
+                             "--out, or move it away.")  # fmt: skip
         return False
     if _unfinished(place) and folder.read_recipe(place) == recipe:
         return True
@@ -158,6 +178,8 @@ def _not_a_demos(place: Path, recipe: Recipe) -> str | None:
 def _a_runs(file: Path) -> bool:
     """Whether a run writes what has this name in its folder, be it only for a moment."""
     first, *rest = file.parts
-    if first in (folder.CHECKPOINTS, EVENTS) and rest:
-        return re.search(r"\d{8}", rest[0]) is not None if first == folder.CHECKPOINTS else "tfevents" in rest[0]
-    return not rest and (first in WRITTEN or first.endswith(f".{WRITING}"))
+    if first == folder.CHECKPOINTS and rest:
+        return re.fullmatch(r"(damaged-)?\d{8}|\.\d{8}\.[a-z]+", rest[0]) is not None
+    if first == EVENTS and rest:
+        return rest[0].startswith("events.out.tfevents.")
+    return not rest and first in {*WRITTEN, *(f".{name}.{WRITING}" for name in WRITTEN)}

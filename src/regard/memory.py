@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from threading import Lock
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -27,6 +28,7 @@ ADVICE = (
 )
 _WORDS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _KEEPERS: WeakSet[Keeper] = WeakSet()
+_LOCK = Lock()  # of them: each model of a server has a thread of its own
 
 
 class NoRoomError(DataError):
@@ -53,12 +55,15 @@ class Keeper(Protocol):
 
 def keeps(keeper: Keeper) -> None:
     """Let `release` know of it, for as long as it lives."""
-    _KEEPERS.add(keeper)
+    with _LOCK:
+        _KEEPERS.add(keeper)
 
 
 def release() -> None:
     """Give back what nobody uses at the moment, so that it can be had in other pieces, or by others."""
-    for keeper in list(_KEEPERS):
+    with _LOCK:
+        keepers = list(_KEEPERS)
+    for keeper in keepers:
         keeper.forget()
     gc.collect()
     torch.cuda.empty_cache()  # where there is no GPU, this does nothing

@@ -28,7 +28,7 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Stopped(signal.Signals(number).name)
 
-    with _handled_by(stop):
+    with _handled_by(stop, {}):
         yield
 
 
@@ -36,26 +36,26 @@ def stoppable() -> Iterator[None]:
 def noted() -> Iterator[list[str]]:
     """The names of the signals that have come, instead of dying of them; a second one does what it did before."""
     received: list[str] = []
+    before: dict[int, Any] = {}
 
     def note(number: int, _frame: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
         _put_back(before)
 
-    with _handled_by(note) as before:
+    with _handled_by(note, before):
         yield received
 
 
 @contextmanager
-def _handled_by(handler: Handler) -> Iterator[dict[int, Any]]:
-    """Let `handler` have both signals; who had them before, by their numbers."""
-    before: dict[int, Any] = {}
+def _handled_by(handler: Handler, before: dict[int, Any]) -> Iterator[None]:
+    """Let `handler` have both signals; `before` is told who had them, by their numbers."""
     try:
         for number in NUMBERS:
             before[number] = signal.signal(number, handler)
     except ValueError:  # not the main thread: signals are somebody else's business there
         pass
     try:
-        yield before
+        yield
     finally:
         _put_back(before)
 

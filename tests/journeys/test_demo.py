@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shlex
@@ -110,12 +111,43 @@ def link_to_elsewhere(model: Path) -> None:
 def test_what_is_not_a_demos_own_is_never_removed(toured: Path, change: Callable[[Path], None], why: str) -> None:
     model = toured / "model"
     change(model)
-    before = {file: file.stat().st_mtime_ns for file in toured.rglob("*")}
+    before = {file: file.stat().st_mtime_ns for file in toured.rglob("*") if file.name != demo.LOCK}
     ran = regard("demo", "--out", toured)
     # Before anything else: nobody waits for translations to hear it.
     failed(ran, 2, f"{model}: must be new, empty or the model of an earlier demo", f"but {why}. Choose another --out")
     assert "--resume" not in ran.err
-    assert {file: file.stat().st_mtime_ns for file in toured.rglob("*")} == before
+    assert {file: file.stat().st_mtime_ns for file in toured.rglob("*") if file.name != demo.LOCK} == before
+
+
+def test_a_demo_at_work_is_left_alone(tmp_path: Path) -> None:
+    with (tmp_path / demo.LOCK).open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        failed(regard("demo", "--out", tmp_path), 2, f"{tmp_path}: another demo is at work here. Wait for it")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("name", demo.PAGES)
+def test_a_page_that_is_no_demos_is_not_written_over(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    failed(regard("demo", "--out", tmp_path), 2, f"{tmp_path / name}: must not be there yet, but is")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("card.md", True),
+        (".card.md.writing", True),
+        ("my.writing", False),
+        ("checkpoints/00000040/weights.safetensors", True),
+        ("checkpoints/.00000040.removing", True),
+        ("checkpoints/my-best-20261116/notes.txt", False),
+        ("tensorboard/events.out.tfevents.1.host", True),
+        ("tensorboard/my.tfevents.txt", False),
+    ],
+)
+def test_what_a_run_writes_is_known_by_its_exact_name(name: str, own: bool) -> None:
+    assert demo._a_runs(Path(name)) == own
 
 
 def test_a_file_in_the_place_of_the_tour_is_named_at_once(tmp_path: Path) -> None:

@@ -192,6 +192,10 @@ def test_a_model_that_does_something_else_is_refused(preset: str, kind: str, doe
         (["name=mine", "model.d_model=128"], "holds one of `mine`, whose model has other settings"),
         (["name=mine"], None),
         (["model.d_model=128"], None),
+        (
+            ["model.positions=sinusoidal", "model.activation=relu", "model.zero_start=false"],
+            "holds one of `five-minutes`, whose model has other settings",
+        ),
         (["name=five-minutes-sinusoidal"], "holds one of `five-minutes-sinusoidal`, which has figures of its own"),
     ],
 )

@@ -276,14 +276,18 @@ def _must_fit(loaded: Loaded, place: str, files: TestFiles) -> None:
 def _must_be_one(recipe: Recipe, place: str, name: str, known: Publications) -> None:
     """Raise UsageError where the recipe of a model shows that it is another one: translating a test set takes long.
 
-    A run may have been given a name of its own. That of another published model, or other
-    settings of the model, say more.
+    A run may have been given a name of its own. That of another published model, or other settings of the model, say
+    more. One with the name of the recipe may be a trial of it; but not with the settings of another published model.
     """
     model = known.models[name]
+    others = {*known.models, *(other.recipe for other in known.models.values())} - {name, model.recipe}
     if recipe.name in (name, model.recipe):
-        return
-    others = {*known.models, *(other.recipe for other in known.models.values())}
-    if recipe.name in others or recipe.model != load_recipe(model.recipe, model.overrides).model:
+        variants = [each for each in known.models.values() if each.recipe == model.recipe]
+        models = [load_recipe(each.recipe, each.overrides).model for each in variants] if len(variants) > 1 else []
+        wrong = recipe.model in models and recipe.model != models[variants.index(model)]
+    else:
+        wrong = recipe.name in others or recipe.model != load_recipe(model.recipe, model.overrides).model
+    if wrong:
         why = "which has figures of its own" if recipe.name in others else "whose model has other settings"
         raise UsageError(
             f"{place} it must hold a model of the recipe `{model.recipe}`, but holds one of `{recipe.name}`, {why}. "
