@@ -123,7 +123,7 @@ def command() -> str:
 
 
 def _check_place(out: Path) -> None:
-    """Raise unless it is a folder, which is made where there is none."""
+    """Raise unless it is a folder, made where there is none, in which the demo writes over nothing of others."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -131,15 +131,19 @@ def _check_place(out: Path) -> None:
             f"{out}: must be a folder, or new, but it or what should hold it is a file. Choose another --out, or move "
             "the file away."
         ) from error
+    if any((out / name).exists() for name in (LOCK, MODEL)):
+        return  # a demo was here, so the pages are a demo's
+    if page := next((out / name for name in PAGES if (out / name).exists()), None):
+        raise UsageError(
+            f"{page}: must not be there yet, but is, and the demo would write over it. Choose another --out, or move "
+            "it away."
+        )
 
 
 def _goes_on(out: Path, recipe: Recipe) -> bool:
     """Whether the training of an earlier demo goes on; raises unless there is room for the tour."""
     place = out / MODEL
     if not place.is_symlink() and not place.exists():
-        if page := next((out / name for name in PAGES if (out / name).exists()), None):
-            raise UsageError(f"{page}: must not be there yet, but is, and the demo would write over it. Choose another "
-                             "--out, or move it away.")  # fmt: skip
         return False
     if _unfinished(place) and folder.read_recipe(place) == recipe:
         return True

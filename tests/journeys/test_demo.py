@@ -131,6 +131,9 @@ def test_a_page_that_is_no_demos_is_not_written_over(name: str, tmp_path: Path) 
     (tmp_path / name).write_text("mine")
     failed(regard("demo", "--out", tmp_path), 2, f"{tmp_path / name}: must not be there yet, but is")
     assert (tmp_path / name).read_text() == "mine"
+    # A demo that was stopped before it trained has left its page and its lock: the next one is not in its own way.
+    (tmp_path / demo.LOCK).touch()
+    demo._check_place(tmp_path)
 
 
 @pytest.mark.parametrize(
