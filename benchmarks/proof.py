@@ -12,73 +12,76 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from benchmarks.runs import Bench, Job, options, run_asked
 from benchmarks.sentences import table
+from regard.reproduce.ladder import MULTI30K
 from regard.reproduce.outcome import RESULT
 from regard.reproduce.studies import STUDIES
 from regard.reproduce.study import Row, Study
+from regard.reproduce.table3 import EUROPARL
 
 HEAVY = ("big", "c-d1024", "deep-att", "gnmt", "gnmt-2", "moe")  # rows that go first, since they take longest
 AVERAGED = (5, 3, 1)  # checkpoints whose mean is the model
-EUROPARL, NEWS = "europarl-ende", "wmt14-newstest2014-ende"
 # A rate that falls to nothing leaves nothing to average: this one stays high, as the paper's did.
 STEADY = (
     "training={by_clock = false, minutes = 60, steps = 2400, save_every = 100, validate_every = 800, keep = 5}",
     "training.optimiser.schedule=inverse-sqrt",
 )
 R_DROP = {f"multi30k-r-drop-{steps}": ("training.r_drop=5", f"training.steps={steps}") for steps in (12_000, 20_000)}
-EVALUATED = ("--examples", "0", *(("--precision", "bf16") if torch.cuda.is_available() else ()))
 WIDE = ("--beam", "12", "--alpha", "0.8")
 
 
-def europarl(bench: Bench) -> list[str]:
-    """The settings of Europarl, English to German, without its test set."""
-    place = bench.data / EUROPARL
-    files = {"source": "train.en.bz2", "target": "train.de.xz", "valid_source": "dev.en.bz2",
-             "valid_target": "dev.de.bz2"}  # fmt: skip
-    return ["data.kind=files", *(f"data.{key}={place / name}" for key, name in files.items())]
+def corpus(bench: Bench, files: Mapping[str, str]) -> list[str]:
+    """The settings of a study's corpus, without its test set."""
+    learned = {key: bench.data / file for key, file in files.items() if not key.startswith("test_")}
+    return ["data.kind=files", *(f"data.{key}={file}" for key, file in learned.items())]
 
 
-def of_europarl(bench: Bench, split: str) -> tuple[str, str]:
-    """A test set of Europarl, or of the news."""
-    if split == "news":
-        return str(bench.data / NEWS / "newstest2014.en.gz"), str(bench.data / NEWS / "newstest2014.de.gz")
-    return str(bench.data / EUROPARL / f"{split}.en.bz2"), str(bench.data / EUROPARL / f"{split}.de.bz2")
+def pair(bench: Bench, stem: str, ending: str) -> tuple[str, str]:
+    """Two files to evaluate with, English and German."""
+    return str(bench.data / f"{stem}.en.{ending}"), str(bench.data / f"{stem}.de.{ending}")
+
+
+def evaluated(bench: Bench, folder: Path, files: tuple[str, str], *more: str) -> dict[str, float]:
+    """The scores of a model on them; in bf16 where there is a GPU."""
+    precision = ("--precision", "bf16") if torch.cuda.is_available() else ()
+    return bench.evaluate(folder, *files, "--examples", "0", *precision, *more)
 
 
 def multi30k(bench: Bench, name: str, overrides: Sequence[str]) -> None:
     """English to German, lower-cased, on the three test sets."""
-    place = bench.data / "multi30k/task1"
-    files = {"source": "train.en.gz", "target": "train.de.gz", "valid_source": "val.en.gz",
-             "valid_target": "val.de.gz"}  # fmt: skip
-    settings = ["data.kind=files", *(f"data.{key}={place / file}" for key, file in files.items())]
-    folder = bench.train(name, "multi30k", *settings, *overrides)
+    folder = bench.train(name, "multi30k", *corpus(bench, MULTI30K), *overrides)
     bench.note(name, folder)
     for test in ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
-        pair = (str(place / f"{test}.{language}.gz") for language in ("en", "de"))
-        scores = bench.evaluate(folder, *pair, "--lowercase", "--examples", "0")
+        files = pair(bench, f"multi30k/task1/{test}", "gz")
+        scores = bench.evaluate(folder, *files, "--lowercase", "--examples", "0")
         for what in ("BLEU tokenised", "BLEU", "chrF"):
             bench.result(name, f"{test} {what}", scores[what])
 
 
 def by_the_clock(bench: Bench, name: str) -> None:
     """A translator of Europarl in so many minutes, with the beam of its recipe and with a wider one."""
-    folder = bench.train(name, name, *europarl(bench))
+    folder = bench.train(name, name, *corpus(bench, EUROPARL))
     bench.note(name, folder)
-    for test in ("test", "news"):
+    tests = {
+        "test": pair(bench, "europarl-ende/test", "bz2"),
+        "news": pair(bench, "wmt14-newstest2014-ende/newstest2014", "gz"),
+    }
+    for test, files in tests.items():
         for how, beam in (("", ()), (" beam 12", WIDE)):
-            scores = bench.evaluate(folder, *of_europarl(bench, test), *EVALUATED, *beam)
+            scores = evaluated(bench, folder, files, *beam)
             bench.result(name, f"{test}{how} BLEU", scores["BLEU"])
 
 
 def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) -> None:
     """One run that ends with the mean of its last checkpoints, with that of fewer, and with the last alone."""
-    folder = bench.train(name, recipe, *europarl(bench), *overrides, f"training.average={AVERAGED[0]}")
+    folder = bench.train(name, recipe, *corpus(bench, EUROPARL), *overrides, f"training.average={AVERAGED[0]}")
     for count in AVERAGED:
         ended = bench.work / f"{name}-{count}"
         if not ended.exists():
@@ -89,7 +92,7 @@ def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) ->
             copy.rename(ended)
         bench.note(f"{name}-{count}", ended)
         for split in ("dev", "test"):
-            scores = bench.evaluate(ended, *of_europarl(bench, split), *EVALUATED)
+            scores = evaluated(bench, ended, pair(bench, f"europarl-ende/{split}", "bz2"))
             for what in ("BLEU", "perplexity per token"):
                 bench.result(name, f"{split} {what}, mean of {count}", scores[what])
 

@@ -282,17 +282,20 @@ def _must_be_one(recipe: Recipe, place: str, name: str, known: Publications) -> 
     model = known.models[name]
     others = {*known.models, *(other.recipe for other in known.models.values())} - {name, model.recipe}
     if recipe.name in (name, model.recipe):
-        variants = [each for each in known.models.values() if each.recipe == model.recipe]
-        models = [load_recipe(each.recipe, each.overrides).model for each in variants] if len(variants) > 1 else []
-        wrong = recipe.model in models and recipe.model != models[variants.index(model)]
+        variants = [each for each in known.models.values() if each.recipe == model.recipe and each != model]
+        wrong = any(_has_model(recipe, each) for each in variants) and not _has_model(recipe, model)
     else:
-        wrong = recipe.name in others or recipe.model != load_recipe(model.recipe, model.overrides).model
+        wrong = recipe.name in others or not _has_model(recipe, model)
     if wrong:
         why = "which has figures of its own" if recipe.name in others else "whose model has other settings"
         raise UsageError(
             f"{place} it must hold a model of the recipe `{model.recipe}`, but holds one of `{recipe.name}`, {why}. "
             "Name another folder, or another of the published models; `regard evaluate` scores any model."
         )
+
+
+def _has_model(recipe: Recipe, published: Publication) -> bool:
+    return recipe.model == load_recipe(published.recipe, published.overrides).model
 
 
 def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:
