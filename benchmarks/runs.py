@@ -53,7 +53,10 @@ class Bench:
         if not (folder / "manifest.json").is_file():
             begun = any((folder / "checkpoints").glob("0*")) and (folder / "recipe.toml").is_file()
             how = ["--resume"] if begun else [recipe, *overrides, *self.settings]
+            started = time.monotonic()
             self.regard("train", *how, "--out", str(folder))
+            if not begun:
+                self.result(name, "seconds from text to model", round(time.monotonic() - started, 1))
         for kept in ("curves.svg", "card.md"):
             if (folder / kept).is_file():
                 self.write(f"{name}-{kept}", (folder / kept).read_text())

@@ -69,6 +69,12 @@ def release() -> None:
     torch.cuda.empty_cache()  # where there is no GPU, this does nothing
 
 
+def within_reach(device: torch.device) -> int:
+    """Bytes of a GPU that this process has, or could have now; the rest is with others."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device)
+
+
 def weight(value: object) -> int:
     """The bytes of all tensors in a value made of dataclasses, lists and the like, each piece of memory once."""
     pieces: dict[tuple[str, int], int] = {}

@@ -32,12 +32,12 @@ from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
-from regard.memory import keeps, ran_out, release, weight
+from regard.memory import keeps, ran_out, release, weight, within_reach
 from regard.models.interface import SequenceModel, State
 
 REACH = 32  # a step looks at the first so many positions; then at twice as many, …
 MOST_ENGINES = 8  # shapes whose memory and recordings are kept, for each model on a GPU,
-MOST_SHARE = 0.25  # and how much of the GPU's memory they may take together; the one in use may take more
+MOST_SHARE = 0.25  # and how much of the GPU's memory within reach they may take together; the one in use may take more
 ALIVE_ON_GPU, ALIVE_ON_CPU = 0.5, 0.75  # when fewer of a batch than this are alive, they move to a smaller one
 SENTENCES_ON_CPU = 8  # from so many on, copying beams takes longer than seeing to it that nobody has to
 
@@ -350,7 +350,7 @@ class _Engines:
         if engine is None:
             engine = self._made(shape, specials, settings)
         self.kept[key] = engine
-        self._bound(MOST_ENGINES, MOST_SHARE * torch.cuda.get_device_properties(parameter.device).total_memory)
+        self._bound(MOST_ENGINES, MOST_SHARE * within_reach(parameter.device))
         return engine
 
     def forget(self) -> None:

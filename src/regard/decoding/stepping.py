@@ -23,12 +23,12 @@ from regard.batch import Batch, Tokens
 from regard.decoding import graphs
 from regard.decoding.graphs import Recorded, batch_size, next_size
 from regard.errors import InternalError
-from regard.memory import keeps, ran_out, release, weight
+from regard.memory import keeps, ran_out, release, weight, within_reach
 from regard.models.interface import SequenceModel
 
 FIRST_CAPACITY = 256
 REACH = 64  # a step looks at the first so many positions; then at twice as many, …
-MOST_SHARE = 0.25  # of the GPU's memory, which is kept for texts to come
+MOST_SHARE = 0.25  # of the GPU's memory within reach, which is kept for texts to come
 
 
 def recorded(model: SequenceModel[Any]) -> SequenceModel[Any]:
@@ -150,7 +150,7 @@ class RecordedSteps(SequenceModel[RecordedState]):
         self.vocabulary, self.width, self.context = model.vocabulary, model.width, model.context
         device = next(model.parameters()).device
         on_gpu = device.type == "cuda"
-        self._free = _Free(MOST_SHARE * torch.cuda.get_device_properties(device).total_memory if on_gpu else inf)
+        self._free = _Free(MOST_SHARE * within_reach(device) if on_gpu else inf)
         self._pool = graphs.new_pool(device)
         self._lock = Lock()
 

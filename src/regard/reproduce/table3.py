@@ -54,6 +54,7 @@ ROWS = (
 BUDGET = (
     "model.norm=pre",
     "training={steps = 1200, validate_every = 400, save_every = 400, keep = 1, average = 1, deterministic = false}",
+    "training.compile=layers",  # as a whole, compiling would take as long as the steps
     "training.optimiser={kind = 'muon', schedule = 'linear', rate = 3e-3, warmup = 200, clip = 1.0}",
 )
 
