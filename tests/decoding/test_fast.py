@@ -213,9 +213,9 @@ def test_on_a_gpu_without_room_for_recordings_the_rounds_find_the_same(monkeypat
     plain = fast._Engine._round
 
     def round_(self: fast._Engine, reach: Hashable) -> None:
-        if torch.cuda.is_current_stream_capturing():
-            torch.empty(2**50, device="cuda")  # in the middle of a recording there is no room
         plain(self, reach)
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(2**50, device="cuda")  # there is no room for the end of a recording
 
     monkeypatch.setattr(fast._Engine, "_round", round_)
     for _ in range(3):

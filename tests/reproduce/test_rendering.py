@@ -46,8 +46,15 @@ def test_the_paper_stands_beside_ours_and_the_orders_are_compared(tmp_path: Path
     # The paper's order of these four by perplexity is c-d1024, base, a-h1, c-n2; by BLEU as well.
     ours = {"base": (6.1, 24.0), "a-h1": (6.4, 23.9), "c-n2": (7.5, 24.1), "c-d1024": (6.0, 25.0)}
     table = filled(TABLE3, tmp_path, ours)
-    assert [(each.measure, each.rows) for each in table.correlations()] == [("dev perplexity", 4), ("dev BLEU", 4)]
-    assert [each.value for each in table.correlations()] == pytest.approx([1.0, 0.4])
+    compared = {(each.among, each.measure): (each.rows, each.value) for each in table.correlations()}
+    assert list(compared) == [
+        (among, measure)
+        for among in ("all rows", "those with the base model's dropout", "(A) and base", "(C) and base")
+        for measure in ("dev perplexity", "dev BLEU")
+    ]
+    assert compared["all rows", "dev perplexity"] == (4, pytest.approx(1.0))
+    assert compared["all rows", "dev BLEU"] == (4, pytest.approx(0.4))
+    assert compared["(C) and base", "dev BLEU"] == (3, pytest.approx(0.5))
     page = (tmp_path / "table3.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^\| `base` .*$", page, re.MULTILINE)
     cells = [cell.strip() for cell in line.split("|")[2:-1]]
@@ -56,12 +63,20 @@ def test_the_paper_stands_beside_ours_and_the_orders_are_compared(tmp_path: Path
     assert "| `c-n2` | (C) N = 2 | 63.1 | 36 | 7.500 | 6.11 | 24.10 | 23.7 |" in page
     heading = page.split("\n")[page.split("\n").index(line) - 2]
     assert len(heading.split("|")) == len(line.split("|"))
-    assert "rank correlation of ours with the paper's: dev perplexity 1.00 (4 rows); dev BLEU 0.40 (4 rows)." in page
+    assert "| Spearman's rank correlation of ours with the paper's | rows | dev perplexity | dev BLEU |\n" in page
+    assert "| all rows | 4 | 1.00 | 0.40 |\n" in page
+    assert "| (C) and base | 3 | 1.00 | 0.50 |\n" in page
+    assert "(B) and base" not in page  # of which only base is there
     assert "train.en.bz2 (bbbbbbbbbbbb)" in page
     assert "The test set, with that of its lines: source (cccccccccccc), reference (dddddddddddd)." in page
     assert SIGNATURE in page
     assert "Not done: a-h4, a-h16" in page
     assert not (tmp_path / "table3.svg").exists()
+    assert "![The paper's order of the rows beside ours](table3-order.svg)" in page
+    order = "".join(ET.fromstring((tmp_path / "table3-order.svg").read_bytes()).itertext())
+    assert "c-d1024: 1 → 1" in order
+    assert "c-n2  6.11" in order
+    assert "7.500  c-n2" in order
     plain = json.loads((tmp_path / "table3.json").read_text())
     assert plain["rows"]["base"]["paper"] == {"dev perplexity": 4.92, "dev BLEU": 25.8, "parameters": 65e6}
     assert plain["rows"]["base"]["dev"]["bleu"] == 24.0
@@ -156,7 +171,8 @@ def test_the_commands_are_those_that_make_the_rows(tmp_path: Path) -> None:
 
 def test_one_row_is_one_row(tmp_path: Path) -> None:
     page = filled(TABLE3, tmp_path, {"base": (6.1, 24.0)}).to_markdown()
-    assert "dev perplexity none: too few rows, or all alike (1 row); dev BLEU none" in page
+    assert "cannot be compared with the paper's: they are too few, or all alike." in page
+    assert "Spearman" not in page
     assert "(1 rows)" not in page
 
 

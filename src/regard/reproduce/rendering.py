@@ -4,6 +4,7 @@ OUT/table3.md          ours beside the paper's, rank correlations, and how it wa
 OUT/table3.json        the same as plain values
 OUT/NAME.svg           BLEU against the length of the source, for a study that looks at it
 OUT/NAME-learning.svg  the training loss against the tokens read, for the same studies
+OUT/NAME-order.svg     the order of our rows beside the paper's, for a study of its figures
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
 from regard.reproduce.study import Row, Study, names_corpus
 from regard.viewing.curves import Axis, Curve, curves_svg
+from regard.viewing.orders import Placed, orders_svg
 
 SHOWN_OF_CHECKSUM = 12
-LEARNING = "-learning"  # how the name of the second picture ends
+LEARNING, ORDER = "-learning", "-order"  # how the names of further pictures end
+ALTS = {
+    "": "BLEU against the length of the source",
+    LEARNING: "Training loss against the tokens read",
+    ORDER: "The paper's order of the rows beside ours",
+}
 MARKERS = 8  # of a curve, about
 TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
@@ -34,13 +41,11 @@ class Correlation:
     """How well the order of our rows agrees with the paper's, by one measure."""
 
     measure: str
+    among: str
+    """Which rows are compared."""
     rows: int
     value: float | None
-    """Spearman's; None where there is no order to compare."""
-
-    def __str__(self) -> str:
-        found = "none: too few rows, or all alike" if self.value is None else f"{self.value:.2f}"
-        return f"{self.measure} {found} ({so_many(self.rows, 'row')})"
+    """Spearman's; None where there is no order to compare: too few rows, or all alike."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +72,16 @@ class Table:
         return [row.name for row in self.rows if row.name not in self.outcomes]
 
     def correlations(self) -> list[Correlation]:
-        """The order of our figures beside that of the paper's, where it printed any."""
+        """The order of our figures beside that of the paper's, where it printed any: of all rows, and in groups."""
+        done = {row.name for row in self._done()}
+        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) > 1}
+        groups = {"all rows": tuple(done), **few}
         found = []
-        for name in RANKED:
-            pairs = [
-                (row.paper[name], ours)
-                for row in self._done()
-                if name in row.paper and (ours := MEASURES[name].of(self.outcomes[row.name])) is not None
-            ]
-            if any(name in row.paper for row in self.rows):
-                theirs, ours_too = [paper for paper, _ in pairs], [ours for _, ours in pairs]
-                found.append(Correlation(name, len(pairs), spearman(theirs, ours_too)))
+        for among, names in groups.items():
+            for measure in self._ranked():
+                pairs = [pair for name, pair in self._pairs(measure).items() if name in names]
+                theirs, ours = [paper for paper, _ in pairs], [own for _, own in pairs]
+                found.append(Correlation(measure, among, len(pairs), spearman(theirs, ours)))
         return found
 
     @property
@@ -102,10 +106,9 @@ class Table:
         """A section of a page."""
         parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
         if self.outcomes:
-            parts += [self._table(), *self._correlated()]
+            parts += [self._table(), self._correlated()]
         if self.rows == self.study.rows:  # the pictures beside the table are of all
-            alts = {"": "BLEU against the length of the source", LEARNING: "Training loss against the tokens read"}
-            parts += [f"![{alts[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
+            parts += [f"![{ALTS[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
         if self.outcomes:
             parts += [self._lengths(), _how(list(self.outcomes.values()))]
         # Of rows that are not done nobody knows yet what they will be measured on.
@@ -116,10 +119,11 @@ class Table:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def pictures(self) -> dict[str, str]:
-        """By the ending of its name, each picture there is something for; of studies that look at lengths alone.
+        """By the ending of its name, each picture there is something for."""
+        return {**self._curves(), **self._orders()}
 
-        Others have too many rows to be told apart.
-        """
+    def _curves(self) -> dict[str, str]:
+        """Those of studies that look at lengths; others have too many rows to be told apart."""
         if not self.study.lengths:
             return {}
         drawn = {
@@ -144,6 +148,30 @@ class Table:
             if curves:
                 found[ending] = curves_svg(curves, self.title, x, y)
         return found
+
+    def _orders(self) -> dict[str, str]:
+        """The picture of both orders, by the first measure that the paper printed, where there are any to compare."""
+        for name in self._ranked():
+            measure, pairs = MEASURES[name], self._pairs(name)
+            things = [
+                Placed(row, *pair, measure.paper_text(pair[0]), measure.text(pair[1])) for row, pair in pairs.items()
+            ]
+            if len(things) > 1:
+                title = f"{self.study.name}: {name}, the best on top"
+                return {ORDER: orders_svg(things, title, "the paper's", "ours", "perplexity" in name)}
+        return {}
+
+    def _ranked(self) -> list[str]:
+        """The measures that the paper printed figures of, for some of these rows, and that put rows in an order."""
+        return [name for name in RANKED if any(name in row.paper for row in self.rows)]
+
+    def _pairs(self, measure: str) -> dict[str, tuple[float, float]]:
+        """The paper's figure and ours, by the name of a row, of those rows that have both."""
+        return {
+            row.name: (row.paper[measure], ours)
+            for row in self._done()
+            if measure in row.paper and (ours := MEASURES[measure].of(self.outcomes[row.name])) is not None
+        }
 
     def _elsewhere(self) -> list[str]:
         """The rows that were made on another corpus than the study's."""
@@ -185,11 +213,19 @@ class Table:
             lines.append(cells)
         return markdown_table(lines)
 
-    def _correlated(self) -> list[str]:
+    def _correlated(self) -> str:
+        """The correlations as a table: a line for each group, a column for each measure."""
+        lines: dict[str, list[str]] = {}
         found = self.correlations()
-        if not found:
-            return []
-        return [f"Spearman's rank correlation of ours with the paper's: {'; '.join(map(str, found))}."]
+        if found and all(each.value is None for each in found):
+            return "The order of these rows cannot be compared with the paper's: they are too few, or all alike."
+        for each in found:
+            line = lines.setdefault(each.among, [each.among, str(each.rows)])
+            line.append("" if each.value is None else f"{each.value:.2f}")
+        if not lines:
+            return ""
+        titles = ["Spearman's rank correlation of ours with the paper's", "rows", *self._ranked()]
+        return markdown_table([titles, *lines.values()])
 
     def _lengths(self) -> str:
         """BLEU by the length of the source, as a table."""

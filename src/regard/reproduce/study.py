@@ -51,6 +51,8 @@ class Study:
     """Whether BLEU ignores case."""
     lengths: tuple[int, ...] = ()
     """Words of a source at which one stretch of lengths ends and the next begins; none, and no picture is drawn."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Rows whose order is compared with the paper's by itself, by what they have in common."""
     notes: tuple[str, ...] = ()
     """What a reader of its table should know."""
     corpus_notes: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class Study:
             raise ValueError(f"`rows` must have different names and be at least one, but are {names}")
         if not self.sentence.endswith(self.corpus):
             raise ValueError(f"`sentence` must end with `corpus`, {self.corpus!r}, but is {self.sentence!r}")
+        if unknown := {name for group in self.groups.values() for name in group} - set(names):
+            raise ValueError(f"`groups` must be of rows, but {sorted(unknown)} are not")
         for place, row in enumerate(self.rows):
             if unknown := set(row.members) - set(names[:place]):
                 raise ValueError(f"`members` must be rows above `{row.name}`, but {sorted(unknown)} are not")

@@ -48,6 +48,15 @@ ROWS = (
     _row("big", "big: d_model 1024, d_ff 4096, 16 heads, dropout 0.3", 4.33, 26.4, 213),
 )
 
+NAMES = tuple(row.name for row in ROWS)
+GROUPS = {
+    "those with the base model's dropout": tuple(n for n in NAMES if n not in ("d-drop0", "d-drop02", "big")),
+    **{
+        f"({letter.upper()}) and base": ("base", *(name for name in NAMES if name.startswith(f"{letter}-")))
+        for letter in "abcd"
+    },
+}
+
 # The base model bears a rate of 0.004, as in the preset `five-minutes`. Steps of models of twice its width turn them √2
 # times as far, so all rows have about 1 / √2 of that.
 # The rate falls to nothing, which leaves nothing for an average of checkpoints to smooth.
@@ -65,6 +74,7 @@ TABLE3 = Study(
     BUDGET,
     EUROPARL,
     corpus=" on Europarl, English to German",
+    groups=GROUPS,
     notes=(
         "The paper's perplexity and BLEU are those of newstest2013 after 100,000 steps (big: 300,000) on WMT 2014. "
         "Compare orders, not figures.",
