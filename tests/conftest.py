@@ -37,3 +37,11 @@ def babbling_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tiny import language_model
 
     return language_model(tmp_path_factory.mktemp("babble") / "model")
+
+
+@pytest.fixture
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans take every machine for one of `tests.machines.SPEED`, instead of measuring this one."""
+    from tests.machines import SPEED, run_at
+
+    run_at(monkeypatch, SPEED)

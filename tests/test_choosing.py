@@ -14,15 +14,9 @@ from regard.data.glance import CorpusSize
 from regard.machine import Machine
 from regard.recipe import Recipe, load_recipe
 from regard.viewing.costs import Lesson
+from tests.machines import CPU, GPU, run_at
 
-CPU = Machine("cpu", "a CPU", 2, 16 * 10**9)
-GPU = Machine("cuda", "a GPU", 2, 80 * 10**9)
-SPEED = 1e9
-
-
-@pytest.fixture(autouse=True)
-def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: SPEED)
+pytestmark = pytest.mark.usefixtures("no_clock")
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ DATA = ["data={kind='files', source='a.en', target='a.de'}"]
 def test_the_choice_follows_corpus_and_machine(
     pairs: int, machine: Machine, speed: float, preset: str, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: speed)
+    run_at(monkeypatch, speed)
     found = choose(corpus(pairs), machine, DATA)
     assert found.preset == preset
     assert found.plan.steps == found.recipe.training.steps
@@ -73,7 +67,7 @@ def test_the_choice_follows_corpus_and_machine(
 
 
 def test_on_a_slow_cpu_steps_are_cut_and_this_is_said(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: 2e9)
+    run_at(monkeypatch, 2e9)
     found = choose(corpus(40_000), CPU, DATA)
     assert choosing.FEWEST_STEPS <= found.recipe.training.steps < 10_000
     assert found.recipe.training.validate_every <= found.recipe.training.steps / 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import torch
@@ -44,13 +45,34 @@ def test_later_batches_begin_smaller_and_what_was_done_is_not_done_again() -> No
     assert seen == [5, 5, 5, 5]
 
 
-def test_larger_parts_are_tried_again_once_in_a_while() -> None:
-    halves, seen = Halves(), list[int]()
-    halves.each(range(4), doubling(2, seen), no_room)
-    for _ in range(memory.AGAIN):
-        halves.each(range(4), doubling(4, seen), no_room)
-    assert seen[-1] == 4
+def tries(halves: Halves, most: int, batches: int) -> list[int]:
+    """Which of so many batches of eight were tried in larger parts than fit."""
+    found = []
+    for batch in range(batches):
+        seen: list[int] = []
+        halves.each(range(8), doubling(most, seen), no_room)
+        found += [batch] * (max(seen) > most)
+    return found
+
+
+def test_all_at_once_is_tried_again_soon_after_a_spike() -> None:
+    halves = Halves()
+    assert tries(halves, 1, 1) == [0]
+    assert halves.parts == 8
+    assert tries(halves, 8, memory.SOON) == []
     assert halves.parts == 1
+
+
+def test_tries_that_were_too_soon_get_rare() -> None:
+    found = tries(Halves(), 2, 500)
+    assert [after - before for before, after in pairwise(found)] == [4, 8, 16, 32, 64, 100, 100, 100]
+
+
+def test_after_a_long_time_without_a_shortage_the_next_one_is_new() -> None:
+    halves = Halves()
+    tries(halves, 2, 200)
+    tries(halves, 8, 2 * memory.LATE)
+    assert tries(halves, 2, 6) == [0, memory.SOON]
 
 
 def test_what_does_not_fit_alone_is_named() -> None:

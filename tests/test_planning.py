@@ -15,23 +15,16 @@ from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
 from regard.data.glance import CorpusSize, measure
 from regard.errors import MissingError, UsageError
-from regard.machine import Machine
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
 from regard.recipe import load_recipe
 from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
 from regard.viewing.costs import count
+from tests.machines import CPU, GPU, SPEED
 from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
 
-CPU = Machine("cpu", "a CPU", 2, 16 * 10**9)
-GPU = Machine("cuda", "a GPU", 2, 80 * 10**9)
-SPEED = 1e9
-
-
-@pytest.fixture(autouse=True)
-def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "matmul_speed", lambda *_: SPEED)
+pytestmark = pytest.mark.usefixtures("no_clock")
 
 
 # ---- the corpus

@@ -22,7 +22,8 @@ from regard.initial import Beginning
 from regard.machine import choose_device
 from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
-from regard.models.interface import ContinuingModel, SequenceModel
+from regard.models.interface import ContinuingModel, Learner, SequenceModel
+from regard.models.transformer_xl import TransformerXL
 from regard.models.xlnet import XLNet
 from regard.recipe import Recipe
 from regard.training.reward import Draw, Rewards
@@ -72,6 +73,24 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
         )
     rewards = Rewards(_draw(data.tokenizer.specials), data.tokenizer.specials) if recipe.training.reward else None
     return Trainer(model, batches, recipe.training, recipe.seed, team, rewards)
+
+
+def torn_apart(recipe: Recipe, data: Dataset, model: Learner) -> str | None:
+    """What to say where the rows of a batch tear a text apart that the model could read on."""
+    layout = recipe.batch.layout
+    if isinstance(model, TransformerXL) and layout != "stream":
+        return (
+            f"batch.layout: should be `stream` for a `transformer-xl`, whose memory of {model.settings.memory:,} "
+            f"tokens goes on from row to row, but is `{layout}`: each row begins anew, and it learns without the "
+            'rows before. Choose `batch.layout = "stream"`.'
+        )
+    runs_on = data.train.source is None and data.train.labels is None
+    if runs_on and layout == "buckets" and model.packs_sentences:
+        return (
+            "the text is read line by line, each as if nothing came before it. For running text choose "
+            '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
+        )
+    return None
 
 
 def _draw(specials: Specials) -> Draw:

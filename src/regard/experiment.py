@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from regard import card, folder, settings, signals
-from regard.assembly import new_trainer
+from regard.assembly import new_trainer, torn_apart
 from regard.bands.comparing import not_compared, watch_of
 from regard.continuing import check_same_run
 from regard.counts import so_many
@@ -22,7 +22,6 @@ from regard.files import tidy, write_file
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
 from regard.machine import choose_device
-from regard.models.transformer_xl import TransformerXL
 from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.status import StatusLine
@@ -32,6 +31,7 @@ from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
 from regard.training.optim import ENDING
+from regard.training.ranking import Ranking
 from regard.training.report import Ending
 from regard.training.saving import Saver
 from regard.training.team import Team, join, own_device
@@ -113,7 +113,7 @@ class _Run:
         self.trainer = new_trainer(recipe, self.data, team, begins)
         self.examiner = Examiner(recipe, self.data, self.trainer)
         self.saver = Saver(self.checkpoints, team)
-        self.validations: list[tuple[int, float]] = []
+        self.ranking = Ranking(recipe.training)
         self._saved = -1  # the step of the newest checkpoint
         warnings = self._go_back_to_checkpoint() if resume else []
         # Not before: a recipe that does not fit its checkpoint must not replace the one that does.
@@ -144,25 +144,8 @@ class _Run:
         if self.recipe.export.check:
             for line in features.report(self.recipe.model):
                 self.log.say(line)
-        if torn := self._torn():
+        if torn := torn_apart(self.recipe, data, self.trainer.model):
             self.log.say(f"warning: {torn}")
-
-    def _torn(self) -> str | None:
-        """What to say where the rows of a batch tear a text apart that the model could read on."""
-        model, layout = self.trainer.model, self.recipe.batch.layout
-        if isinstance(model, TransformerXL) and layout != "stream":
-            return (
-                f"batch.layout: should be `stream` for a `transformer-xl`, whose memory of {model.settings.memory:,} "
-                f"tokens goes on from row to row, but is `{layout}`: each row begins anew, and it learns without the "
-                'rows before. Choose `batch.layout = "stream"`.'
-            )
-        runs_on = self.data.train.source is None and self.data.train.labels is None
-        if runs_on and layout == "buckets" and model.packs_sentences:
-            return (
-                "the text is read line by line, each as if nothing came before it. For running text choose "
-                '`batch.layout = "blocks"`, with `batch.row` tokens a row.'
-            )
-        return None
 
     def _read(self, resume: bool, begins: Beginning | None) -> Dataset:
         """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""
@@ -211,7 +194,7 @@ class _Run:
         if self._owes_a_validation():
             found = self._validate()
             self._save()
-        if self.validations and (early := self._no_improvement()) is not None:
+        if (early := self.ranking.no_improvement(self.trainer.step)) is not None:
             return self._finish(early, found or self._validate())  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
             return self._finish(self._out_of_time(), found or self._validate())  # its time was up before it went on
@@ -234,7 +217,7 @@ class _Run:
                 told = self.team.any(bool(received)) and not last
                 if validates or late:
                     found = self._validate()
-                if saves or late or told or (validates and step in self._best_steps()):
+                if saves or late or told or (validates and step in self.ranking.best()):
                     self._save()
                     rolled_back = 0
                 if told:
@@ -243,7 +226,7 @@ class _Run:
                     return self._ended(Ending.signal(step, name), name, found)
                 if late:
                     return self._finish(self._out_of_time(), found or self._validate())
-                if validates and (early := self._no_improvement()) is not None:
+                if validates and (early := self.ranking.no_improvement(step)) is not None:
                     return self._finish(early, found or self._validate())
         return self._finish(Ending.done(course.steps), found or self._validate())
 
@@ -276,19 +259,15 @@ class _Run:
         return Ending.out_of_time(step, course.steps, 60 * (course.minutes or 0))
 
     def _save(self) -> None:
-        snapshot = replace(self.trainer.snapshot(), validations=tuple(self.validations))
-        course = self.recipe.training
-        # A checkpoint that a signal asked for must not push out one that an unbroken run would have averaged.
-        whole, every = snapshot.step // course.save_every, course.save_every
-        regular = [every * number for number in range(whole, max(whole - course.keep, 0), -1)]
-        self.saver.save(snapshot, course.keep, spare=[*self._best_steps(), *regular])
+        snapshot = replace(self.trainer.snapshot(), validations=self.ranking.validations)
+        self.saver.save(snapshot, self.recipe.training.keep, spare=self.ranking.spared(snapshot.step))
         self._saved = snapshot.step
 
     def _go_back_to_checkpoint(self) -> list[str]:
         self.saver.wait()
         snapshot, damaged = checkpoint.newest(self.checkpoints, self.team)
         self.trainer.restore(snapshot)
-        self.validations, self._saved = list(snapshot.validations), snapshot.step
+        self.ranking, self._saved = Ranking(self.recipe.training, snapshot.validations), snapshot.step
         if self.team.leads:
             checkpoint.set_aside(self.checkpoints, after=snapshot.step)
         return damaged
@@ -312,7 +291,7 @@ class _Run:
         """Whether the run broke off in the validation of the step it goes on from. The last step's is made anyway."""
         step, course = self.trainer.step, self.recipe.training
         due = 0 < step < course.steps and step % course.validate_every == 0
-        return due and step not in dict(self.validations)
+        return due and step not in self.ranking
 
     def _validate(self) -> Examination:
         try:
@@ -320,9 +299,7 @@ class _Run:
         except Exception:
             self._save_before_it_ends()
             raise
-        # Once for each step: a run that goes on at its end makes the last validation anew.
-        others = [(step, goodness) for step, goodness in self.validations if step != found.step]
-        self.validations = [*others, (found.step, self._goodness(found))]
+        self.ranking.add(found.step, self._goodness(found))
         self.log.event("validation", found.to_json())
         self.log.say(str(found))
         if self.watch is not None and (note := self.watch.validated(found.step, found.validation.nll)) is not None:
@@ -355,20 +332,6 @@ class _Run:
         usual = None if self.watch is None else self.watch.course
         if drawn := training_svg(read_metrics(self.out / folder.METRICS), self.recipe.name, usual):
             write_file(self.out / CURVES, drawn)
-
-    def _best_steps(self) -> list[int]:
-        """The steps of the best validations, the best first; of equal ones the earlier."""
-        ranked = sorted(self.validations, key=lambda found: (-found[1], found[0]))
-        return [step for step, _ in ranked[: self.recipe.training.keep_best]]
-
-    def _no_improvement(self) -> Ending | None:
-        patience = self.recipe.training.patience
-        best_step, best = max(self.validations, key=lambda found: (found[1], -found[0]))
-        since = sum(step > best_step for step, _ in self.validations)
-        if patience is None or since < patience:
-            return None
-        measure = "BLEU" if self.recipe.training.best_by == "bleu" else "loss"
-        return Ending.no_improvement(self.trainer.step, measure, abs(best), best_step, since)
 
     # ---- the end
 
@@ -406,7 +369,7 @@ class _Run:
         weights, what = self._final_weights(course.average)
         self.trainer.load_weights(weights)
         final = self.examiner.examine()
-        best = max(goodness for _, goodness in self.validations)
+        best = self.ranking.highest
         if course.average_of == "best" and course.average > 1 and course.ema is None and self._goodness(final) < best:
             # Of a short run that soon learns by heart, the best are too few and too different.
             self.log.say(f"{what}: validation {final.likelihood}, which is worse than the best alone, so that is taken")
@@ -424,12 +387,7 @@ class _Run:
             for line in checkpoint.set_damaged_aside(self.checkpoints):
                 self.log.say(f"warning: {line}")
         places = {int(place.name): place for place in checkpoint.found(self.checkpoints)}
-        if course.average_of == "best":
-            steps = [step for step in self._best_steps() if step in places][:count]
-        else:
-            # Not those that a signal asked for: the model must not depend on when its training was interrupted.
-            regular = [step for step in places if step > 0 and step % course.save_every == 0]
-            steps = sorted({*regular, self.trainer.step} & places.keys())[-count:]
+        steps = self.ranking.averaged(places.keys(), self.trainer.step, count)
         if self.team.leads and not steps:
             raise DataError(f"{self.checkpoints}: there must be a whole checkpoint to end with, but there is none.")
         which = "last" if course.average_of == "newest" else "best"

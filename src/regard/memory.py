@@ -1,7 +1,8 @@
 """A device's memory: what things take of it, and how work goes on that does not fit into it at once.
 
 Who shares a GPU with others, or has a small one, cannot know how much fits. `Halves` finds out: work that runs out of
-memory is done again, on half as many things at a time, and from then on no more are tried.
+memory is done again, on half as many things at a time. All at once is tried again after a few batches, since others
+may have left the device; each time that this was too soon, the next try waits twice as long.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from regard.errors import DataError, RegardError
 T = TypeVar("T")
 R = TypeVar("R")
 
-AGAIN = 100  # batches that fitted in parts: then larger parts are tried, since others may have left the device
+SOON = 4  # batches in parts: then all at once is tried again
+LATE = 100  # batches before a try at most, however many were too soon
 ADVICE = (
     "See whether others use the device (nvidia-smi), compute with `--precision bf16`, or on the CPU, by setting "
     "CUDA_VISIBLE_DEVICES to nothing."
@@ -106,6 +108,7 @@ class Halves:
     def __init__(self) -> None:
         self.parts = 1
         self._fitted = 0  # batches since the number of parts changed
+        self._wait = SOON  # batches until the next try
 
     def each(
         self,
@@ -162,6 +165,8 @@ class Halves:
         return None
 
     def _count(self) -> None:
-        self._fitted += self.parts > 1
-        if self._fitted >= AGAIN:
-            self.parts, self._fitted = self.parts // 2, 0
+        self._fitted += 1
+        if self.parts > 1 and self._fitted >= self._wait:
+            self.parts, self._fitted, self._wait = 1, 0, min(2 * self._wait, LATE)
+        elif self.parts == 1 and self._fitted >= LATE:  # the shortage is over, and the next one will be another
+            self._wait = SOON

@@ -1,12 +1,16 @@
-"""Signals that ask to stop: noted by whoever has something to save first, and raised where there is nothing to save."""
+"""Signals that ask to stop: noted by whoever has something to save first, and raised where there is nothing to save.
+
+While Python imports, Ctrl-C is not raised either, but ends the process: what is raised there may get lost.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 NUMBERS = (int(signal.SIGINT), int(signal.SIGTERM))
 
@@ -19,6 +23,26 @@ class Stopped(BaseException):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+def leave_imports_quietly() -> None:
+    """Let Ctrl-C end the process at once while it imports, which takes seconds; elsewhere it does what it always does.
+
+    A `KeyboardInterrupt` is not enough there: of those that come while torch is imported, some are lost in its C code.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background may ignore it
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> NoReturn:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            begin = "\n" if os.isatty(2) else ""  # a terminal shows ^C first
+            with suppress(OSError):  # nobody reads it
+                os.write(2, f"{begin}regard: stopped by SIGINT before its end.\n".encode())
+            os._exit(128 + signal.SIGINT)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A run that is told to stop, as a cluster or a closing laptop does it, loses nothing: real processes, real signals."""
+"""Who is told to stop, by Ctrl-C, a cluster or a closing laptop, loses nothing: real processes, real signals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
+import pytest
 import torch
 
 from regard import experiment, folder, settings
@@ -50,6 +52,62 @@ def test_a_terminated_run_saves_says_how_to_go_on_and_ends_in_the_same_model(tmp
     with torch.random.fork_rng():
         experiment.train(generated_recipe([TRAINING.format(steps=steps)]), tmp_path / "unbroken")
     assert (out / folder.WEIGHTS).read_bytes() == (tmp_path / "unbroken" / folder.WEIGHTS).read_bytes()
+
+
+SLOW = """
+import time
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:  # lost, as C code may lose it
+    pass
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "torch"])
+@pytest.mark.parametrize("way", ["module", "script"])
+def test_ctrl_c_while_python_imports_ends_quietly(module: str, way: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text(SLOW, encoding="utf-8")
+    line = {"module": ["-m", "regard"], "script": ["-c", script()]}[way]
+    places = os.pathsep.join([str(tmp_path), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, *line, "inspect", "base"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": places},
+    ) as child:  # fmt: skip
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "importing\n"
+            child.send_signal(signal.SIGINT)
+            said, complaints = child.communicate(timeout=60)
+        finally:
+            child.kill()
+    assert (child.returncode, said, complaints) == (130, "", "regard: stopped by SIGINT before its end.\n")
+
+
+def test_elsewhere_ctrl_c_does_what_it_always_does() -> None:
+    code = """
+import signal
+from regard import signals
+for ignored in (False, True):
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.leave_imports_quietly()
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        print("interrupted")
+    else:
+        print("ignored")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "interrupted\nignored\n"
+
+
+def script() -> str:
+    """What the installed `regard` runs."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, name = project["scripts"]["regard"].partition(":")
+    return f"from {module} import {name}; {name}()"
 
 
 def wait_for_step(metrics: Path, step: int) -> None:

@@ -1,5 +1,9 @@
 """Takes the pictures of `docs/page.md`: `python -m tests.serve.pictures ADDRESS [VIEW …]`, with a translating model
-called `demo`, a language model called `gpt-char` and a tagger called `parts` served there."""
+called `demo`, a language model called `gpt-char` and a tagger called `parts` served there.
+
+They are the recipes `demo`, `lm-shakespeare-small` and `tag-columns`, the last stopped before it is sure of everything.
+The fonts are Noto Sans and Noto Serif.
+"""
 
 from __future__ import annotations
 

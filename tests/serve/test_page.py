@@ -192,6 +192,20 @@ def test_another_word_is_chosen_by_keyboard_and_taken_back(visit: Opener) -> Non
     expect(page.locator(".output")).to_have_text("sieben")
 
 
+def test_a_word_too_long_for_the_menu_is_cut_there(visit: Opener) -> None:
+    page = visit("translate")
+    told = {"text": "zwei" * 40, "probability": 0.25, "translation": "zwei" * 40}
+    page.route("**/api/alternatives", lambda route: route.fulfill(json={"alternatives": [told]}))
+    page.locator("textarea").fill("two")
+    page.locator(".output .word").first.click()
+    menu, offered = page.locator(".alternatives"), page.locator(".alternatives button")
+    expect(offered).to_contain_text("25%")
+    around, inside = menu.bounding_box(), offered.locator(".figure").bounding_box()
+    assert around is not None
+    assert inside is not None
+    assert inside["x"] + inside["width"] < around["x"] + around["width"]
+
+
 def test_a_lower_translation_can_be_taken_copied_and_asked_for_by_curl(visit: Opener) -> None:
     page = visit("translate", permissions=["clipboard-read", "clipboard-write"])
     labelled(page, "Text to translate").fill("it's seven")

@@ -255,6 +255,7 @@ def validated(run: Trainer) -> Validation:
 
 
 def test_where_memory_runs_out_a_validation_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.memory.SOON", 100)  # batches until all at once is tried again: more than there are here
     run = trainer()
     wanted = validated(run)
     tried = tight(monkeypatch, run.model, 2)
