@@ -16,6 +16,7 @@ from regard.reproduce import rendering
 from regard.reproduce.outcome import read_row
 from regard.reproduce.published import Figure, published
 from regard.reproduce.studies import STUDIES
+from regard.reproduce.study import Row
 from regard.text.tokenizer import Tokenizer
 
 from .pages import DOCS, table_rows
@@ -213,6 +214,44 @@ def events(name: str) -> list[dict[str, Any]]:
     """How a shipped model learned."""
     lines = (shipped.path(name) / folder.METRICS).read_text(encoding="utf-8").strip().split("\n")
     return [json.loads(line) for line in lines]
+
+
+def test_table_3_is_that_of_its_rows() -> None:
+    found = rendering.Table.read(STUDIES["table3"], DOCS / "studies" / "table3")
+    assert not found.missing
+    rows, correlations = tables(section("Table 3"))
+    assert list(rows) == [f"`{name}`" for name in found.outcomes]
+    for row in STUDIES["table3"].rows:
+        outcome = found.outcomes[row.name]
+        assert list(rows[f"`{row.name}`"].values())[1:3] == [row.what, f"{outcome.parameters / 1e6:.1f}"]
+    assert list(correlations) == ["all rows", *STUDIES["table3"].groups]
+    for each in found.correlations():
+        row = correlations[each.among]
+        assert (row["rows"], row[each.measure]) == (str(each.rows), f"{each.value:.2f}")
+    drawn = found.pictures()["-order"]
+    assert (DOCS / "pictures" / "table3-order.svg").read_text(encoding="utf-8") == drawn
+
+
+@pytest.mark.parametrize("row", STUDIES["table3"].rows, ids=lambda row: row.name)
+def test_a_row_of_table_3_is_what_was_measured(row: Row) -> None:
+    (line,) = [line for line in section("Table 3").split("\n") if line.startswith(f"| `{row.name}` |")]
+    found = read_row(DOCS / "studies" / "table3" / row.name, "table3", row.name)
+    assert found is not None
+    assert [cell.strip() for cell in line.split("|")[4:-1]] == [
+        f"{found.dev.perplexity:.3f}",
+        f"{row.paper['dev perplexity']:.2f}",
+        f"{found.dev.bleu:.2f}",
+        f"{row.paper['dev BLEU']:.1f}",
+        f"{found.test.bleu:.2f}",
+        written(found.flops, 2),
+    ]
+
+
+def test_the_gain_of_averaging_follows_from_its_table() -> None:
+    (table,) = tables(section("The mean of the last checkpoints"))
+    for column in ("dev BLEU", "test BLEU"):
+        one, _, five = (float(first(row[column])) for row in table.values())
+        assert f"worth {five - one:.1f} BLEU" in section("The mean of the last checkpoints")
 
 
 @pytest.mark.parametrize("name", ["ladder-multi30k", "ladder-europarl"])
