@@ -96,8 +96,8 @@ class Publication:
         """What to think of a model that misses a figure."""
         if self.seeds > 1:
             return (
-                f"They are means over {self.seeds} seeds, and the tolerance is twice the standard deviation between "
-                "those: a model of another seed can miss one by chance."
+                f"They are means over {self.seeds} seeds, and 19 of 20 other seeds would be within the tolerance: "
+                "a model of another seed can miss one by chance."
             )
         return "They are those of the published weights: a model trained anew differs by its seed and its machine."
 
