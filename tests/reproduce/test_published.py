@@ -350,6 +350,20 @@ def test_the_shipped_models_have_their_published_figures(name: str, made: Path) 
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_figures_by_length_of_the_page_are_those_of_the_command(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(made.parent)
+    ran = command("evaluate", "everyday-en-de", "--json")
+    assert ran.code == 0, ran.err
+    short, long, _ = json.loads(ran.out)["lengths"]
+    assert [(each["first"], each["last"]) for each in (short, long)] == [(0, 10), (11, 20)]
+    page = " ".join((Path(__file__).parents[2] / "docs/shipped.md").read_text(encoding="utf-8").split())
+    assert f"On the {long['lines']} lines whose German reference has 11 to 20 tokens" in page
+    told = f"a BLEU of {long['bleu']:.2f}, against {short['bleu']:.2f} on the {short['lines']:,} lines with up to 10"
+    assert told in page
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
