@@ -127,10 +127,17 @@ def test_the_run_is_told(place: Path) -> None:
     assert ["steps", "900 of 900. All 900 steps done."] in rows
     assert ["model", "2 + 2 layers, d_model 96, d_ff 384, 4 heads, dropout 0.0, pre-norm"] in rows
     assert f"```sh\n{command}\nregard train --resume --out 'my model'\n```" in card
-    assert "regard train 'my model'/recipe.toml --out again" in card
     assert "curves.svg" not in card
     (place / "curves.svg").touch()
     assert "(curves.svg)" in model_card(place, load_recipe("demo"), RESULT)
+
+
+def test_what_trains_it_again_is_found_from_anywhere_if_it_is_a_preset(place: Path) -> None:
+    """The folder may be moved or lie in a package; a preset is known by its name."""
+    preset = load_recipe("demo")
+    assert "```sh\nregard train demo --out again\n```" in model_card(place, preset, RESULT)
+    for changed in (replace(preset, seed=7), replace(preset, name="mine")):
+        assert "```sh\nregard train 'my model'/recipe.toml --out again\n```" in model_card(place, changed, RESULT)
 
 
 def test_the_cost_is_told_where_it_was_counted(place: Path) -> None:

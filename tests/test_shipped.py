@@ -224,6 +224,19 @@ def test_its_card_and_its_curves_tell_how_it_was_trained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
+def test_the_commands_of_its_card_name_what_is_there(name: str) -> None:
+    """Whoever has it has no folder of this name: recipes and models are called by their names."""
+    card = (shipped.path(name) / folder.CARD).read_text(encoding="utf-8")
+    typed = [line.split() for block in re.findall(r"```sh\n(.*?)```", card, re.DOTALL) for line in block.splitlines()]
+    assert [(line[0], line[2]) for line in typed] == [("regard", name)] * 3
+    assert [line[1] for line in typed][1:] == ["train", "train"]
+    assert load_recipe(name) == folder.read_recipe(shipped.path(name))
+    asked = [*re.findall(r"`regard evaluate (\S+?)[ `]", card), *re.findall(r'regard\.load\("(.+)"\)', card)]
+    assert len(asked) > 1
+    assert set(asked) == {name}
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
 def test_it_names_no_place_on_the_machine_that_made_it(name: str) -> None:
     for file in shipped.path(name).iterdir():
         assert not PLACES.search(file.read_bytes().decode("utf-8", "ignore")), file

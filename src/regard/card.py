@@ -28,7 +28,7 @@ from regard.data.report import translates
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
 from regard.models.transformer import TransformerSettings
-from regard.recipe import LABELLING, Recipe
+from regard.recipe import LABELLING, Recipe, load_recipe, presets
 from regard.settings.tree import text_of
 from regard.status import clock
 from regard.training.trainer import Validation
@@ -214,11 +214,10 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
     parts = [f"## Training\n\n{_table(('', ''), rows)}"]
     if typed := [event["command"] for event in starts if event.get("command")]:
         parts.append("Trained by:\n\n```sh\n" + "\n".join(typed) + "\n```")
-    name = shlex.quote(place.resolve().name)
     again = "trains such a model again, though not to the bit" if settings.by_clock else "trains the model again"
     parts.append(
         f"`{folder.RECIPE}` holds every setting. With the same corpus in place, this {again}:\n\n"
-        f"```sh\nregard train {name}/{folder.RECIPE} --out again\n```"
+        f"```sh\nregard train {_recipe_name(place, recipe)} --out again\n```"
     )
     if (place / CURVES).is_file():
         parts.append(f"![How the loss and other numbers went]({CURVES})")
@@ -333,6 +332,13 @@ def _sizes(recipe: Recipe) -> str:
             f"{so_many(model.heads, 'head')}, dropout {model.dropout}, {model.norm}-norm"
         )
     return ", ".join(f"{name} {text_of(value)}" for name, value in vars(model).items() if value is not None)
+
+
+def _recipe_name(place: Path, recipe: Recipe) -> str:
+    """What `regard train` takes: a preset by its name, which is known in every folder, and any other by its file."""
+    if recipe.init is None and recipe.name in presets() and load_recipe(recipe.name) == recipe:
+        return recipe.name
+    return f"{shlex.quote(place.resolve().name)}/{folder.RECIPE}"
 
 
 def _seconds(events: Sequence[Event]) -> float:

@@ -123,10 +123,58 @@ def test_values_ticks_names_and_titles_are_written() -> None:
     assert tooltips == ["slow & steady: 64, 0.5", "slow & steady: 4,096, 8"]
 
 
-def test_each_of_seven_curves_has_a_marker_of_its_own_shape() -> None:
+def test_each_of_seven_curves_has_a_colour_and_a_marker_of_its_own() -> None:
     picture = drawn(*(Curve(str(number), ((number, 1.0),)) for number in range(7)))
-    markers = [each.get("d") for each in picture.iter(f"{SVG}path") if each.get("transform")]
-    assert len(markers) == len(set(markers)) == 7
+    marked = [each for each in picture.iter(f"{SVG}path") if each.get("transform")]
+    for looks in ([each.get("d") for each in marked], [each.get("class") for each in marked]):
+        assert len(looks) == len(set(looks)) == 7
+
+
+# What is seen by people who lack one kind of cone, from linear RGB: Machado, Oliveira and Fernandes 2009, severity 1.
+SEEN = {
+    "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "no long": ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
+    "no medium": ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
+    "no short": ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
+}
+Triple = tuple[float, ...]
+
+
+def linear(colour: str) -> Triple:
+    shares = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    return tuple(share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+
+
+def times(matrix: tuple[Triple, ...], vector: Triple) -> Triple:
+    return tuple(sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix)
+
+
+def lightness_and_hue(rgb: Triple) -> Triple:
+    """CIE L*a*b*, in which equal distances look about as large."""
+    white = ((0.4339, 0.3762, 0.1899), (0.2127, 0.7152, 0.0722), (0.0178, 0.1095, 0.8727))  # XYZ over those of white
+    x, y, z = (
+        share ** (1 / 3) if share > 0.008856 else 7.787 * share + 16 / 116
+        for share in times(white, tuple(min(max(share, 0.0), 1.0) for share in rgb))
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("cones", SEEN)
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_the_last_colour_is_told_from_the_others_by_everyone(theme: int, cones: str) -> None:
+    """Among the others some are near each other without a kind of cone; their markers tell them apart."""
+    *others, last = (lightness_and_hue(times(SEEN[cones], linear(pair[theme]))) for pair in module._COLOURS)
+    assert min(math.dist(other, last) for other in others) > 20
+
+
+@pytest.mark.parametrize("pair", module._COLOURS, ids=lambda pair: pair[0])
+def test_names_in_the_colours_of_curves_can_be_read(pair: tuple[str, str]) -> None:
+    """A contrast of 4.5 is what WCAG wants of text; the grounds are those of the panel."""
+    for colour, ground in zip(pair, ("#ffffff", "#15171c"), strict=True):
+        assert f".panel {{ fill: {'#fff' if ground == '#ffffff' else ground}; }}" in module._STYLE
+        lights = [0.05 + sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(each), strict=True))
+                  for each in (colour, ground)]  # fmt: skip
+        assert max(lights) / min(lights) >= 4.5
 
 
 def test_curves_that_lie_on_each_other_take_turns_with_their_markers() -> None:

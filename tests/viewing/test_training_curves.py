@@ -59,6 +59,34 @@ def test_what_is_usual_is_shaded_as_far_as_the_run_has_come() -> None:
     assert sum("band" in (path.get("class") or "") for path in alone.iter(f"{SVG}path")) == 1
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "ticks"),
+    [
+        (21.7, 1.65, ["1.5", "2", "3", "5", "7", "10", "15", "20"]),
+        (9.0, 2.2, ["3", "5", "7"]),
+        (4.0, 0.1, ["0.1", "0.2", "0.5", "1", "2"]),  # ticks as close as above would touch
+        (6.0, 2.0, ["2", "3", "4", "5", "6"]),
+        (6.0, 0.0, ["0", "1", "2", "3", "4", "5", "6"]),  # no logarithm of nothing
+    ],
+)
+def test_losses_that_fell_far_are_on_a_logarithmic_axis(first: float, last: float, ticks: list[str]) -> None:
+    picture = ET.fromstring(training_svg([step(1, loss=first), step(2, loss=last)], "a run") or "")
+    numbers = [text.text for text in picture.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
+    assert numbers[1 : numbers.index("step", 1)] == ticks
+
+
+def test_what_is_usual_down_to_nothing_is_shaded_on_a_logarithmic_axis_too() -> None:
+    usual = Course("demo", 5, 1, training=(Usual(1, 9.0, 9.0), Usual(2, 0.1, 0.1), Usual(3, 0.0, 0.0)), validation=())
+    events = [step(1, loss=9.0), step(2, loss=1.0), step(3, loss=1.0)]
+    picture = ET.fromstring(training_svg(events, "a run", usual) or "")
+    (shaded,) = [path.get("d", "") for path in picture.iter(f"{SVG}path") if "band" in (path.get("class") or "")]
+    *_, bottom = sorted(float(pair.split()[1]) for pair in shaded.strip("Mz").split(" L"))
+    (curve,) = [path for path in picture.iter(f"{SVG}path") if path.get("class") == "curve c0"][:1]
+    # Below the curve there is room for the band, and not so much that the curve is flat.
+    heights = [float(pair.split()[1]) for pair in curve.get("d", "").strip("M").split(" L")]
+    assert max(heights) < bottom < max(heights) + 60
+
+
 def test_before_the_first_step_there_is_nothing_to_draw() -> None:
     assert training_svg([], "a run") is None
     assert training_svg([{"event": "start", "step": 0}, step(1, loss=None)], "a run") is None

@@ -24,7 +24,7 @@ APART = 17  # pixels between two names
 MARKED = 60  # a curve of more points than this is drawn without markers; in a smaller plot sooner
 
 _COLOURS = [("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
-            ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf")]  # fmt: skip
+            ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf"), ("#000000", "#ffffff")]  # fmt: skip
 _MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5l5 8.5h-10z", "M0-5l5 5l-5 5l-5-5z",
             "M0 5l5-8.5h-10z", "M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
             "M0-6L1.5-2L5.7-1.9L2.3.8L3.5 4.9L0 2.5L-3.5 4.9L-2.3.8L-5.7-1.9L-1.5-2z"]  # fmt: skip

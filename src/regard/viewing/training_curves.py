@@ -21,6 +21,8 @@ from regard.viewing.curves import Axis, Curve, Plot, plots_svg
 CURVES = "curves.svg"
 POINTS = 240  # of a curve; more would not be told apart
 SPREAD = 30.0  # largest over smallest value from which on an axis is logarithmic
+FALLEN = 4.0  # the same for losses: on a linear axis, the first steps would press all others into one flat line
+TICKS = tuple(times * 10.0**power for power in range(-6, 7) for times in (1, 1.5, 2, 3, 5, 7))  # of such losses
 
 Event = Mapping[str, Any]
 Points = list[tuple[float, float]]
@@ -102,15 +104,25 @@ def _loss(steps: Sequence[Event], validations: Sequence[Event], usual: Course | 
         curves.append(("validation", nll, ".3f"))
     answer = "label" if _points(validations, "accuracy") else "token"
     title = f"loss in nats a {answer}"
+    losses = [point for _, points, _ in curves for point in points]
+    log = _wide(losses, FALLEN)
+    plot = _plot(title, curves, log=log)
+    if log and not _wide(losses):  # over a larger spread, so many ticks would touch
+        plot = replace(plot, y=replace(plot.y, ticks=TICKS))
     if usual is None:
-        return _plot(title, curves)
+        return plot
     # As far as the run has come: what lies ahead would press together what is there. A mean stands amid its stretch.
+    # What is usual may begin at nothing, which no logarithmic axis has.
+    least = min(loss for _, loss in losses) / 2 if log else 0.0
     bands = [
-        tuple((point.step - back, point.low, point.high) for point in points if point.step <= steps[-1]["step"])
+        tuple(
+            (point.step - back, max(point.low, least), max(point.high, least))
+            for point in points if point.step <= steps[-1]["step"]
+        )
         for points, back in ((usual.training, (usual.stretch - 1) / 2), (usual.validation, 0.0))
-    ]
-    plot = _plot(f"{title}; shaded: usual, {so_many(usual.runs, 'run')}", curves)
-    return replace(plot, bands=tuple(bands[: len(curves)]))
+    ]  # fmt: skip
+    shaded = replace(plot.y, title=f"{title}; shaded: usual, {so_many(usual.runs, 'run')}")
+    return replace(plot, y=shaded, bands=tuple(bands[: len(curves)]))
 
 
 def _plot(
@@ -150,6 +162,6 @@ def _thinned(points: Points) -> Points:
     return [(sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in parts]
 
 
-def _wide(points: Points) -> bool:
+def _wide(points: Points, spread: float = SPREAD) -> bool:
     values = [value for _, value in points]
-    return min(values) > 0 and max(values) > SPREAD * min(values)
+    return min(values) > 0 and max(values) > spread * min(values)
