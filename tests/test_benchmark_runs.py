@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -100,3 +105,78 @@ def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
         bench.result("job", "BLEU", value)
     bench.result("job", "chrF", 3.0)
     assert [(row["what"], row["value"]) for row in results(bench.out)] == [("BLEU", 2.0), ("chrF", 3.0)]
+
+
+# In place of the project's commands: it tells who it is, and what it does when it is asked to stop.
+COMMAND = """
+import os, signal, sys, time
+from pathlib import Path
+
+place, name, how = Path(__file__).parent, *sys.argv[1:]
+
+def save(number, frame):
+    (place / f"{name}.saved").touch()
+    if how != "stubborn":
+        sys.exit(128 + number)
+
+signal.signal(signal.SIGTERM, save)
+signal.signal(signal.SIGINT, save)
+(place / f"{name}.new").write_text(str(os.getpid()))
+(place / f"{name}.new").rename(place / f"{name}.pid")
+time.sleep(60)
+"""
+BENCHMARK = """
+import os, sys
+from benchmarks.runs import Job, options, run_asked
+
+place, how = sys.argv[1:]
+os.environ["PYTHONPATH"] = place
+jobs = [Job(name, 0.5, lambda bench, name=name: bench.regard(name, how)) for name in ("one", "two", "late")]
+asked = options("some", None, minutes=1.0).parse_args(["--work", place + "/work", "--out", place + "/out"])
+run_asked(asked, jobs, lambda _out, endings: "\\n".join(map(": ".join, sorted(endings.items()))), spare=0)
+"""
+
+
+def eventually(files: list[Path]) -> None:
+    end = time.monotonic() + 30
+    while not all(file.is_file() for file in files):
+        assert time.monotonic() < end, f"{files} are not there"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("how", "signals"),
+    [
+        ("willing", [signal.SIGTERM]),
+        ("willing", [signal.SIGINT]),
+        ("willing", [signal.SIGHUP]),
+        ("stubborn", [signal.SIGTERM, signal.SIGTERM]),
+    ],
+)
+def test_a_signal_stops_the_commands_that_run_and_a_second_ends_them(
+    tmp_path: Path, how: str, signals: list[signal.Signals]
+) -> None:
+    (tmp_path / "regard").mkdir()
+    (place := tmp_path / "regard" / "__main__.py").write_text(COMMAND)
+    place.with_name("__init__.py").touch()
+    root = Path(__file__).parent.parent
+    benchmark = subprocess.Popen([sys.executable, "-c", BENCHMARK, str(tmp_path), how], cwd=root, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    names = ("one", "two")
+    try:
+        eventually([place.with_name(f"{name}.pid") for name in names])
+        for number in signals:
+            benchmark.send_signal(number)
+            eventually([place.with_name(f"{name}.saved") for name in names])
+        said, warned = benchmark.communicate(timeout=30)
+    finally:
+        benchmark.kill()
+        benchmark.communicate()
+    for name in names:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(place.with_name(f"{name}.pid").read_text()), 0)
+    assert benchmark.returncode == 128 + signals[0]
+    why = f"stopped: {signals[0].name} came"
+    assert said.endswith(f"late: {why}\none: {why}\ntwo: {why}\n")
+    assert warned.startswith(f"{signals[0].name}: the commands that run are asked to stop, and waited for")
+    assert not place.with_name("late.pid").exists()
