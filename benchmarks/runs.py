@@ -259,6 +259,7 @@ def options(name: str, description: str | None, minutes: float) -> argparse.Argu
     parser.add_argument("--only", help="names of runs, with commas between them; * stands for anything")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
     parser.add_argument("--list", action="store_true", help="name the runs, and run none")
+    parser.add_argument("--cpu", action="store_true", help="run without a GPU, too: for a trial with --set")
     return parser
 
 
@@ -277,6 +278,7 @@ def run_asked(
         for job in jobs:
             print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
         return
+    _must_have_gpu(asked)
     patterns = asked.only.split(",") if asked.only else ["*"]
     chosen = {pattern: [job for job in jobs if fnmatchcase(job.name, pattern)] for pattern in patterns}
     if unknown := sorted(pattern for pattern, found in chosen.items() if not found):
@@ -294,3 +296,13 @@ def run_asked(
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(found)
     bench.leave()
+
+
+def _must_have_gpu(asked: argparse.Namespace) -> None:
+    import torch
+
+    if not asked.cpu and not torch.cuda.is_available():
+        raise SystemExit(
+            "these runs need a GPU, but torch finds no CUDA device; on a CPU they would take hours and many gigabytes. "
+            "Run them where one is, or try them on the CPU with --cpu --set training.steps=20 and --only."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import labels, proof
 from benchmarks.runs import Bench, Job, options, results, run_asked
@@ -89,7 +91,7 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     def run(only: str) -> None:
         asked = options("some", None, minutes=1.0).parse_args(
-            ["--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+            ["--cpu", "--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
         )
         run_asked(asked, jobs, lambda _out, endings: f"ran {', '.join(endings)}", spare=0)
 
@@ -105,6 +107,25 @@ def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
         bench.result("job", "BLEU", value)
     bench.result("job", "chrF", 3.0)
     assert [(row["what"], row["value"]) for row in results(bench.out)] == [("BLEU", 2.0), ("chrF", 3.0)]
+
+
+def nothing_to_do(tmp_path: Path, *arguments: str) -> argparse.Namespace:
+    places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    return options("some", None, minutes=1.0).parse_args([*places, *arguments])
+
+
+def test_without_a_gpu_nothing_runs_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    jobs = [Job("job", 1.0, lambda _bench: ran.append("job"))]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match=r"need a GPU, but torch finds no CUDA device; .* --cpu"):
+        run_asked(nothing_to_do(tmp_path), jobs, lambda *_: "", spare=0)
+    assert not ran
+    assert not (tmp_path / "work").exists()
+    run_asked(nothing_to_do(tmp_path, "--cpu"), jobs, lambda *_: "", spare=0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    run_asked(nothing_to_do(tmp_path), jobs, lambda *_: "", spare=0)
+    assert ran == ["job", "job"]
 
 
 # In place of the project's commands: it tells who it is, and what it does when it is asked to stop.
@@ -132,7 +153,7 @@ from benchmarks.runs import Job, options, run_asked
 place, how = sys.argv[1:]
 os.environ["PYTHONPATH"] = place
 jobs = [Job(name, 0.5, lambda bench, name=name: bench.regard(name, how)) for name in ("one", "two", "late")]
-asked = options("some", None, minutes=1.0).parse_args(["--work", place + "/work", "--out", place + "/out"])
+asked = options("some", None, minutes=1.0).parse_args(["--cpu", "--work", place + "/work", "--out", place + "/out"])
 run_asked(asked, jobs, lambda _out, endings: "\\n".join(map(": ".join, sorted(endings.items()))), spare=0)
 """
 
