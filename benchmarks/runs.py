@@ -275,8 +275,8 @@ def run_asked(
     So many seconds are `spare` at the end; `settings` are on top of every recipe, under those of the command line.
     """
     if asked.list:
-        for job in jobs:
-            print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader who leaves, as `head` does, ends it quietly
+        print("\n".join(map(_listed, jobs)))
         return
     _must_have_gpu(asked)
     patterns = asked.only.split(",") if asked.only else ["*"]
@@ -296,6 +296,13 @@ def run_asked(
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(found)
     bench.leave()
+
+
+def _listed(job: Job) -> str:
+    """A run in a line: how long it takes if that is known, of how much of the GPU, and after which others."""
+    takes = f"about {job.minutes:g} {'minute' if job.minutes == 1 else 'minutes'}, " if job.minutes else ""
+    after = f", after {', '.join(job.needs)}" if job.needs else ""
+    return f"{job.name:28} {takes}{100 * job.share:.0f} % of the GPU{after}"
 
 
 def _must_have_gpu(asked: argparse.Namespace) -> None:

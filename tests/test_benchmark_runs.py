@@ -102,6 +102,28 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
         run("a-1,d-*")
 
 
+def test_runs_are_listed_in_words() -> None:
+    code = """
+from benchmarks.runs import Job, options, run_asked
+jobs = [Job("a", 0.2, None, minutes=1), Job("b", 1.0, None, minutes=7.5), Job("c", 0.0, None, ("a", "b"))] * 9_000
+run_asked(options("some", None, minutes=1.0).parse_args(["--list"]), jobs, None, spare=0)
+"""
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listing:
+        assert listing.stdout is not None
+        assert listing.stderr is not None
+        lines = [" ".join(listing.stdout.readline().split()) for _ in range(3)]
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+    assert lines == [
+        "a about 1 minute, 20 % of the GPU",
+        "b about 7.5 minutes, 100 % of the GPU",
+        "c 0 % of the GPU, after a, b",
+    ]
+    assert listing.returncode == -signal.SIGPIPE
+
+
 def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
     for value in (1.0, 2.0):
         bench.result("job", "BLEU", value)
