@@ -103,17 +103,16 @@ class Table:
         }
 
     def to_markdown(self) -> str:
-        """A section of a page."""
+        """A section of a page; a sentence where there is nothing to fill one."""
+        if not self.outcomes:
+            some = "" if self.rows == self.study.rows else f" of {', '.join(self.missing)}"
+            return f"{self.study.name}: nothing is done yet{some}.\n"
         parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
-        if self.outcomes:
-            parts += [self._table(), self._correlated()]
+        parts += [self._table(), self._correlated()]
         if self.rows == self.study.rows:  # the pictures beside the table are of all
             parts += [f"![{ALTS[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
-        if self.outcomes:
-            parts += [self._lengths(), _how(list(self.outcomes.values()))]
-        # Of rows that are not done nobody knows yet what they will be measured on.
-        own = bool(self.outcomes) and not self._elsewhere()
-        parts += [*self.study.notes, *(self.study.corpus_notes if own else ())]
+        parts += [self._lengths(), _how(list(self.outcomes.values()))]
+        parts += [*self.study.notes, *(() if self._elsewhere() else self.study.corpus_notes)]
         if self.missing:
             parts.append(f"Not done: {', '.join(self.missing)}.")
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -185,8 +184,6 @@ class Table:
         alike: dict[tuple[str, ...], list[str]] = {}
         for name, found in self.outcomes.items():
             alike.setdefault(tuple(found.changes), []).append(name)
-        if not alike:
-            alike[()] = [row.name for row in self.rows]
         commands = []
         for changes, names in alike.items():
             rows = [] if len(names) == len(self.study.rows) else ["--rows", ",".join(names)]
@@ -242,8 +239,10 @@ class Table:
 
 
 def render(study: Study, out: Path) -> Table:
-    """Write the table of a study beside its rows, from the results that are there."""
+    """Write the table of a study beside its rows, from the results that are there; none where there are none."""
     table = Table.read(study, out)
+    if not table.outcomes:
+        return table
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
     for ending, picture in table.pictures().items():
