@@ -34,6 +34,7 @@ ALTS = {
 MARKERS = 8  # of a curve, about
 TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
+LEAST = 3  # rows in an order: of two, it is the same or the reverse, whatever they are
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,15 @@ class Table:
     def correlations(self) -> list[Correlation]:
         """The order of our figures beside that of the paper's, where it printed any: of all rows, and in groups."""
         done = {row.name for row in self._done()}
-        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) > 1}
+        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) >= LEAST}
         groups = {"all rows": tuple(done), **few}
         found = []
         for among, names in groups.items():
             for measure in self._ranked():
                 pairs = [pair for name, pair in self._pairs(measure).items() if name in names]
                 theirs, ours = [paper for paper, _ in pairs], [own for _, own in pairs]
-                found.append(Correlation(measure, among, len(pairs), spearman(theirs, ours)))
+                value = spearman(theirs, ours) if len(pairs) >= LEAST else None
+                found.append(Correlation(measure, among, len(pairs), value))
         return found
 
     @property
@@ -155,7 +157,7 @@ class Table:
             things = [
                 Placed(row, *pair, measure.paper_text(pair[0]), measure.text(pair[1])) for row, pair in pairs.items()
             ]
-            if len(things) > 1:
+            if len(things) >= LEAST:
                 title = f"{self.study.name}: {name}, the best on top"
                 return {ORDER: orders_svg(things, title, "the paper's", "ours", "perplexity" in name)}
         return {}
