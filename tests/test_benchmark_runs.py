@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import labels, proof
-from benchmarks.runs import Bench, Job, options, results, run_asked
+from benchmarks import labels, proof, runs
+from benchmarks.runs import Bench, Job, Stopped, options, results, run_asked
 from regard.reproduce.studies import STUDIES
 
 
@@ -180,6 +180,14 @@ run_asked(asked, jobs, lambda _out, endings: "\\n".join(map(": ".join, sorted(en
 """
 
 
+def pretend(tmp_path: Path) -> Path:
+    """Put the command there; its process writes beside the file that is given back."""
+    (tmp_path / "regard").mkdir()
+    (place := tmp_path / "regard" / "__main__.py").write_text(COMMAND)
+    place.with_name("__init__.py").touch()
+    return place
+
+
 def eventually(files: list[Path]) -> None:
     end = time.monotonic() + 30
     while not all(file.is_file() for file in files):
@@ -199,9 +207,7 @@ def eventually(files: list[Path]) -> None:
 def test_a_signal_stops_the_commands_that_run_and_a_second_ends_them(
     tmp_path: Path, how: str, signals: list[signal.Signals]
 ) -> None:
-    (tmp_path / "regard").mkdir()
-    (place := tmp_path / "regard" / "__main__.py").write_text(COMMAND)
-    place.with_name("__init__.py").touch()
+    place = pretend(tmp_path)
     root = Path(__file__).parent.parent
     benchmark = subprocess.Popen([sys.executable, "-c", BENCHMARK, str(tmp_path), how], cwd=root, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
@@ -223,3 +229,21 @@ def test_a_signal_stops_the_commands_that_run_and_a_second_ends_them(
     assert said.endswith(f"late: {why}\none: {why}\ntwo: {why}\n")
     assert warned.startswith(f"{signals[0].name}: the commands that run are asked to stop, and waited for")
     assert not place.with_name("late.pid").exists()
+
+
+@pytest.mark.parametrize("how", ["willing", "stubborn"])
+def test_when_the_time_is_up_a_command_is_asked_to_stop_and_ended_if_it_does_not(
+    bench: Bench, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = pretend(tmp_path)
+    monkeypatch.setattr(runs, "PATIENCE", 0.5)
+    bench.environment["PYTHONPATH"] = str(tmp_path)
+    bench.deadline = time.monotonic() + 3
+    with pytest.raises(Stopped, match="the time was up"):
+        bench.regard("one", how)
+    assert place.with_name("one.saved").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.with_name("one.pid").read_text()), 0)
+    with pytest.raises(Stopped, match="the time was up"):
+        bench.regard("two", how)
+    assert not place.with_name("two.pid").exists()
