@@ -4,8 +4,8 @@
 
 Every run is one of the project's own commands; several share the GPU. Models stay under --work: a second call finds
 what is done, and goes on with what was stopped. Results go to DIR: results.jsonl, table.md, a confusion matrix of each
-model as SVG, what `regard evaluate` says, and some restored sentences. On a CPU, `--set training.steps=20` makes it a
-trial.
+model as SVG, what `regard evaluate` says, and some restored sentences. `--cpu --set training.steps=20` makes it a trial
+without a GPU.
 """
 
 from __future__ import annotations

@@ -209,10 +209,12 @@ def main(arguments: list[str] | None = None) -> None:
     bench = Bench(asked.out.resolve(), asked.out.resolve(), asked.data.resolve(), time.monotonic() + 60 * asked.minutes)
     if set(wanted) & set(KINDS):
         try:
-            table(bench, wanted)
+            with bench.heeding():
+                table(bench, wanted)
             print((asked.out / "language-models.md").read_text())
-        except Stopped:
-            print("the time was up; call it again to go on")
+        except Stopped as stopped:
+            print(f"stopped: {stopped}; call it again to go on")
+        bench.leave()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 
 FOLDER is the folder of all corpora, as docs/reproduce.md has it. The rows of a study share the GPU, best with CUDA's
 multi-process service (`nvidia-cuda-mps-control -d`); what is told with its time has the GPU to itself. Figures go to
-DIR/results.jsonl, the result of a study's row to DIR/STUDY-ROW.json, curves and cards beside them.
+DIR/results.jsonl, the result of a study's row to DIR/STUDY-ROW.json, curves and cards beside them. Ctrl-C and SIGTERM
+stop all runs, which save first.
 """
 
 from __future__ import annotations

@@ -1,25 +1,35 @@
-"""Runs of the project's own commands, some side by side, that go on where they were stopped; for other benchmarks."""
+"""Runs of the project's own commands, some side by side, that go on where they were stopped; for other benchmarks.
+
+A signal that asks to stop is handed on to every command that runs, and these are waited for: training saves a
+checkpoint first. A second signal ends them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+LOOK = 0.2  # seconds between two looks at whether to stop
+PATIENCE = 60.0  # seconds for a command to end by itself when the time is up
 
 
 class Stopped(Exception):  # noqa: N818
-    """The time is up."""
+    """The time is up, or a signal came; says which."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,8 @@ class Bench:
     environment: dict[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     """On top of every recipe, for a trial."""
+    signals: list[int] = field(default_factory=list)
+    """Those that came and asked to stop."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, name: str, recipe: str, *overrides: str) -> Path:
@@ -77,32 +89,81 @@ class Bench:
         return json.loads(kept.read_text())["report"]
 
     def regard(self, *arguments: str) -> str:
-        """What a command prints; its messages go into a log. At the deadline it is asked to stop."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise Stopped
+        """What a command prints; its messages go into a log. At the deadline, or by a signal, it is asked to stop."""
+        if (why := self._over()) is not None:
+            raise Stopped(why)
         with (self.work / "log.txt").open("ab") as log:
             log.write(f"\n$ regard {' '.join(arguments)}\n".encode())
             log.flush()
-            command = [sys.executable, "-m", "regard", *arguments]
+            # In a group of its own: a Ctrl-C that reached it directly, too, would be its second, and it would not save.
             process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **self.environment}
+                [sys.executable, "-m", "regard", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                process_group=0,
             )
-            try:
-                printed, _ = process.communicate(timeout=left)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGTERM)  # a training run writes a checkpoint
-                try:
-                    process.communicate(timeout=60)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.communicate()
-                raise Stopped from None
+            printed, why = self._wait(process)
+        if process.returncode and why is not None:
+            raise Stopped(why)
         if process.returncode:
             raise RuntimeError(
                 f"regard {' '.join(arguments)}: ended with {process.returncode}; see {self.work}/log.txt"
             )
         return printed.decode()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
+        """What a command printed, and why it was asked to stop, if it was."""
+        why, patience = None, math.inf
+        while True:
+            try:
+                return process.communicate(timeout=LOOK)[0], why
+            except subprocess.TimeoutExpired:
+                if why is None and (why := self._over()) is not None:
+                    process.send_signal(signal.SIGTERM)  # a training run writes a checkpoint
+                    patience = math.inf if self.signals else time.monotonic() + PATIENCE
+                if len(self.signals) > 1 or time.monotonic() > patience:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+
+    def _over(self) -> str | None:
+        """Why nothing more may be done; None if it may."""
+        if self.signals:
+            return f"{signal.Signals(self.signals[0]).name} came"
+        return "the time was up" if time.monotonic() >= self.deadline else None
+
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """Note signals that ask to stop, instead of dying of them and leaving commands behind; a third does that."""
+        # A terminal that is closed tells only us, as commands have groups of their own. With nohup nobody is told.
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: found for number in numbers if (found := signal.getsignal(number)) is not signal.SIG_IGN}
+
+        def put_back() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        def note(number: int, _frame: FrameType | None) -> None:
+            self.signals.append(number)
+            if len(self.signals) > 1:
+                put_back()
+                return
+            sentence = "the commands that run are asked to stop, and waited for; a second signal ends them"
+            with suppress(OSError):  # nobody reads it
+                os.write(2, f"{signal.Signals(number).name}: {sentence}\n".encode())
+
+        for number in before:
+            signal.signal(number, note)
+        try:
+            yield
+        finally:
+            put_back()
+
+    def leave(self) -> None:
+        """End with the exit code of the signal that came, if one did."""
+        if self.signals:
+            raise SystemExit(128 + self.signals[0])
 
     def write(self, name: str, content: str) -> None:
         """A file beside the results."""
@@ -163,8 +224,8 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
         try:
             job.run(bench)
             endings[job.name] = "done"
-        except Stopped:
-            endings[job.name] = "stopped: the time was up"
+        except Stopped as stopped:
+            endings[job.name] = f"stopped: {stopped}"
         except Exception as error:  # the others go on
             endings[job.name] = f"failed: {error}"
         print(f"{job.name}: {endings[job.name]} after {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
@@ -184,7 +245,7 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
                 waiting.remove(job)
                 running[job.name] = threading.Thread(target=work, args=(job,))
                 running[job.name].start()
-        time.sleep(0.2)
+        time.sleep(LOOK)
     return endings
 
 
@@ -198,6 +259,7 @@ def options(name: str, description: str | None, minutes: float) -> argparse.Argu
     parser.add_argument("--only", help="names of runs, with commas between them; * stands for anything")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
     parser.add_argument("--list", action="store_true", help="name the runs, and run none")
+    parser.add_argument("--cpu", action="store_true", help="run without a GPU, too: for a trial with --set")
     return parser
 
 
@@ -213,9 +275,10 @@ def run_asked(
     So many seconds are `spare` at the end; `settings` are on top of every recipe, under those of the command line.
     """
     if asked.list:
-        for job in jobs:
-            print(f"{job.name:28} about {job.minutes:g} minutes, {100 * job.share:.0f} % of the GPU, after {job.needs}")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader who leaves, as `head` does, ends it quietly
+        print("\n".join(map(_listed, jobs)))
         return
+    _must_have_gpu(asked)
     patterns = asked.only.split(",") if asked.only else ["*"]
     chosen = {pattern: [job for job in jobs if fnmatchcase(job.name, pattern)] for pattern in patterns}
     if unknown := sorted(pattern for pattern, found in chosen.items() if not found):
@@ -225,9 +288,28 @@ def run_asked(
     places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
     deadline = time.monotonic() + 60 * asked.minutes - spare
     bench = Bench(*places, deadline, settings=(*settings, *asked.set))
-    endings = run_all([job for job in jobs if any(job in found for found in chosen.values())], bench)
+    with bench.heeding():
+        endings = run_all([job for job in jobs if any(job in found for found in chosen.values())], bench)
     found = table(asked.out, endings)
     bench.write("table.md", found + "\n")
     if (log := bench.work / "log.txt").is_file():
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(found)
+    bench.leave()
+
+
+def _listed(job: Job) -> str:
+    """A run in a line: how long it takes if that is known, of how much of the GPU, and after which others."""
+    takes = f"about {job.minutes:g} {'minute' if job.minutes == 1 else 'minutes'}, " if job.minutes else ""
+    after = f", after {', '.join(job.needs)}" if job.needs else ""
+    return f"{job.name:28} {takes}{100 * job.share:.0f} % of the GPU{after}"
+
+
+def _must_have_gpu(asked: argparse.Namespace) -> None:
+    import torch
+
+    if not asked.cpu and not torch.cuda.is_available():
+        raise SystemExit(
+            "these runs need a GPU, but torch finds no CUDA device; on a CPU they would take hours and many gigabytes. "
+            "Run them where one is, or try them on the CPU with --cpu --set training.steps=20 and --only."
+        )

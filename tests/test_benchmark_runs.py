@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import labels, proof
-from benchmarks.runs import Bench, Job, options, results, run_asked
+from benchmarks import labels, proof, runs
+from benchmarks.runs import Bench, Job, Stopped, options, results, run_asked
 from regard.reproduce.studies import STUDIES
 
 
@@ -84,7 +91,7 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     def run(only: str) -> None:
         asked = options("some", None, minutes=1.0).parse_args(
-            ["--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+            ["--cpu", "--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
         )
         run_asked(asked, jobs, lambda _out, endings: f"ran {', '.join(endings)}", spare=0)
 
@@ -95,8 +102,148 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
         run("a-1,d-*")
 
 
+def test_runs_are_listed_in_words() -> None:
+    code = """
+from benchmarks.runs import Job, options, run_asked
+jobs = [Job("a", 0.2, None, minutes=1), Job("b", 1.0, None, minutes=7.5), Job("c", 0.0, None, ("a", "b"))] * 9_000
+run_asked(options("some", None, minutes=1.0).parse_args(["--list"]), jobs, None, spare=0)
+"""
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listing:
+        assert listing.stdout is not None
+        assert listing.stderr is not None
+        lines = [" ".join(listing.stdout.readline().split()) for _ in range(3)]
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+    assert lines == [
+        "a about 1 minute, 20 % of the GPU",
+        "b about 7.5 minutes, 100 % of the GPU",
+        "c 0 % of the GPU, after a, b",
+    ]
+    assert listing.returncode == -signal.SIGPIPE
+
+
 def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
     for value in (1.0, 2.0):
         bench.result("job", "BLEU", value)
     bench.result("job", "chrF", 3.0)
     assert [(row["what"], row["value"]) for row in results(bench.out)] == [("BLEU", 2.0), ("chrF", 3.0)]
+
+
+def nothing_to_do(tmp_path: Path, *arguments: str) -> argparse.Namespace:
+    places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    return options("some", None, minutes=1.0).parse_args([*places, *arguments])
+
+
+def test_without_a_gpu_nothing_runs_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    jobs = [Job("job", 1.0, lambda _bench: ran.append("job"))]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match=r"need a GPU, but torch finds no CUDA device; .* --cpu"):
+        run_asked(nothing_to_do(tmp_path), jobs, lambda *_: "", spare=0)
+    assert not ran
+    assert not (tmp_path / "work").exists()
+    run_asked(nothing_to_do(tmp_path, "--cpu"), jobs, lambda *_: "", spare=0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    run_asked(nothing_to_do(tmp_path), jobs, lambda *_: "", spare=0)
+    assert ran == ["job", "job"]
+
+
+# In place of the project's commands: it tells who it is, and what it does when it is asked to stop.
+COMMAND = """
+import os, signal, sys, time
+from pathlib import Path
+
+place, name, how = Path(__file__).parent, *sys.argv[1:]
+
+def save(number, frame):
+    (place / f"{name}.saved").touch()
+    if how != "stubborn":
+        sys.exit(128 + number)
+
+signal.signal(signal.SIGTERM, save)
+signal.signal(signal.SIGINT, save)
+(place / f"{name}.new").write_text(str(os.getpid()))
+(place / f"{name}.new").rename(place / f"{name}.pid")
+time.sleep(60)
+"""
+BENCHMARK = """
+import os, sys
+from benchmarks.runs import Job, options, run_asked
+
+place, how = sys.argv[1:]
+os.environ["PYTHONPATH"] = place
+jobs = [Job(name, 0.5, lambda bench, name=name: bench.regard(name, how)) for name in ("one", "two", "late")]
+asked = options("some", None, minutes=1.0).parse_args(["--cpu", "--work", place + "/work", "--out", place + "/out"])
+run_asked(asked, jobs, lambda _out, endings: "\\n".join(map(": ".join, sorted(endings.items()))), spare=0)
+"""
+
+
+def pretend(tmp_path: Path) -> Path:
+    """Put the command there; its process writes beside the file that is given back."""
+    (tmp_path / "regard").mkdir()
+    (place := tmp_path / "regard" / "__main__.py").write_text(COMMAND)
+    place.with_name("__init__.py").touch()
+    return place
+
+
+def eventually(files: list[Path]) -> None:
+    end = time.monotonic() + 30
+    while not all(file.is_file() for file in files):
+        assert time.monotonic() < end, f"{files} are not there"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("how", "signals"),
+    [
+        ("willing", [signal.SIGTERM]),
+        ("willing", [signal.SIGINT]),
+        ("willing", [signal.SIGHUP]),
+        ("stubborn", [signal.SIGTERM, signal.SIGTERM]),
+    ],
+)
+def test_a_signal_stops_the_commands_that_run_and_a_second_ends_them(
+    tmp_path: Path, how: str, signals: list[signal.Signals]
+) -> None:
+    place = pretend(tmp_path)
+    root = Path(__file__).parent.parent
+    benchmark = subprocess.Popen([sys.executable, "-c", BENCHMARK, str(tmp_path), how], cwd=root, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    names = ("one", "two")
+    try:
+        eventually([place.with_name(f"{name}.pid") for name in names])
+        for number in signals:
+            benchmark.send_signal(number)
+            eventually([place.with_name(f"{name}.saved") for name in names])
+        said, warned = benchmark.communicate(timeout=30)
+    finally:
+        benchmark.kill()
+        benchmark.communicate()
+    for name in names:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(place.with_name(f"{name}.pid").read_text()), 0)
+    assert benchmark.returncode == 128 + signals[0]
+    why = f"stopped: {signals[0].name} came"
+    assert said.endswith(f"late: {why}\none: {why}\ntwo: {why}\n")
+    assert warned.startswith(f"{signals[0].name}: the commands that run are asked to stop, and waited for")
+    assert not place.with_name("late.pid").exists()
+
+
+@pytest.mark.parametrize("how", ["willing", "stubborn"])
+def test_when_the_time_is_up_a_command_is_asked_to_stop_and_ended_if_it_does_not(
+    bench: Bench, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = pretend(tmp_path)
+    monkeypatch.setattr(runs, "PATIENCE", 0.5)
+    bench.environment["PYTHONPATH"] = str(tmp_path)
+    bench.deadline = time.monotonic() + 3
+    with pytest.raises(Stopped, match="the time was up"):
+        bench.regard("one", how)
+    assert place.with_name("one.saved").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.with_name("one.pid").read_text()), 0)
+    with pytest.raises(Stopped, match="the time was up"):
+        bench.regard("two", how)
+    assert not place.with_name("two.pid").exists()

@@ -189,6 +189,25 @@ def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     failed(regard("inspect", "nothing"), 66, "neither such a file nor such a preset")
 
 
+@pytest.mark.parametrize("how", ["at the end", "on the way", "in the help", "of both streams"])
+def test_a_reader_who_leaves_ends_it_quietly_with_the_code_of_sigpipe(how: str, words_model: Path) -> None:
+    arguments, text = {
+        "at the end": (["schema"], ""),  # all of it waits in Python's own memory until then
+        "on the way": (["translate", str(words_model), "--beam", "1"], "one two\n" * 3_000),
+        "in the help": (["--help"], ""),
+        "of both streams": (["translate", str(words_model), "nowhere.txt"], ""),
+    }[how]
+    reading, writing = os.pipe()
+    os.close(reading)
+    errors = writing if how == "of both streams" else subprocess.PIPE
+    try:
+        ended = subprocess.run([sys.executable, "-m", "regard", *arguments], input=text, text=True, stdout=writing,
+                               stderr=errors, check=False)  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr or "") == (141, "")
+
+
 def test_schema_is_json_and_names_every_section() -> None:
     found = json.loads(regard("schema").out)
     sections = {"name", "seed", "device", "data", "tokenizer", "model", "batch", "training", "search"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli.common import STOPPED_BY
+from regard.cli.common import READER_LEFT, STOPPED_BY
 
 from .pages import DOCS, blocks, run, table_rows
 
@@ -19,7 +19,7 @@ def test_the_codes_are_those_of_the_exceptions() -> None:
     listed = {row[1].strip("`"): int(row[0]) for row in rows if row[1]}
     kinds: list[type[regard.RegardError]] = regard.RegardError.__subclasses__()
     assert listed == {kind.__name__: kind.exit_code for kind in kinds}
-    assert {int(row[0]) for row in rows if not row[1]} == {0, 1, *STOPPED_BY.values()}
+    assert {int(row[0]) for row in rows if not row[1]} == {0, 1, READER_LEFT, *STOPPED_BY.values()}
 
 
 def test_the_examples_answer_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

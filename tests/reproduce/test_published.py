@@ -148,8 +148,19 @@ def test_other_files_are_refused(words: Publications, words_model: Path, tmp_pat
     with pytest.raises(DataError, match=r"words.de.gz: its SHA-256 must be [0-9a-f]{12}…"):
         check("words", words_model, tmp_path, words)
     (tmp_path / "words.de.gz").unlink()
-    with pytest.raises(MissingError, match="the published figure is of this file"):
+    with pytest.raises(MissingError, match=r"the published figure is of this file.* --data; docs/reproduce\.md says"):
         check("words", words_model, tmp_path, words)
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_a_missing_file_of_a_shipped_model_leads_to_the_commands_that_make_it(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"--data; docs/shipped\.md, \"How they were made\", has the commands"):
+        check(name, Path(name), tmp_path)
+    page = (Path(__file__).parents[2] / "docs/shipped.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## How they were made$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    for figure in published().models[name].figures:
+        for file in published().sets[figure.set].names:
+            assert Path(file).name in section
 
 
 def test_a_shipped_model_is_called_by_its_name(

@@ -62,6 +62,16 @@ def test_overrides_vocabulary_and_length() -> None:
         inspect("demo", [language_model], length=7)
 
 
+def test_a_window_saves_no_products_and_the_page_says_so(demo: Inspection) -> None:
+    near = inspect("demo", ["model.window=5"])
+    assert isinstance(near, Inspection)
+    assert near.flops == demo.flops
+    assert near.to_json().keys() == demo.to_json().keys()
+    said = "a window hides products of attention and saves none: they are computed, and count\n"
+    assert said in near.to_text()
+    assert said not in demo.to_text()
+
+
 def test_memory_says_in_which_numbers(demo: Inspection) -> None:
     assert "memory in float32, with the same lengths" in demo.to_text()
     assert demo.memory.weights == 4 * demo.parameters

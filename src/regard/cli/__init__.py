@@ -27,6 +27,7 @@ from regard.cli import (
     translating,
     verifying,
 )
+from regard.cli.common import READER_LEFT
 from regard.errors import DataError, RegardError, printable
 
 
@@ -103,8 +104,20 @@ app.command("import", cls=_Command)(exchanging.import_)  # a word that Python ke
 def main() -> None:
     """Run the command line; turn every mistake we can name into a sentence and an exit code.
 
-    Typer answers for what it knows itself: wrong options (2), Ctrl-C (130), a reader who left, as `head` does (1).
+    Typer answers for what it knows itself: wrong options (2), Ctrl-C (130). Where nobody reads on, as behind `| head`,
+    it ends without a word.
     """
+    try:
+        _run()
+    except BrokenPipeError:
+        _leave_with_the_reader()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer has seen it first, and would leave with 1
+            _leave_with_the_reader()
+        raise
+
+
+def _run() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's language
     try:
@@ -115,9 +128,7 @@ def main() -> None:
     except RegardError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
-        # Point stdout nowhere, or Python complains while it closes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        raise
     except OSError as error:
         # No permission, a full disk: the system's own words say it best.
         _fail(f"{error.filename or 'writing'}: {error.strerror or error}. Check the path and the disk.", 66)
@@ -135,6 +146,13 @@ def main() -> None:
         _fail(
             f"internal error ({type(error).__name__}: {error}). Set REGARD_DEBUG=1 to see where; please report it.", 70
         )
+
+
+def _leave_with_the_reader() -> NoReturn:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):  # what is left in them has to go somewhere, or Python complains at its end
+        os.dup2(nowhere, stream.fileno())
+    sys.exit(READER_LEFT)
 
 
 def _ran_out_of_memory(error: Exception) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.decoding.search import SearchSettings
 
 STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
+READER_LEFT = 141  # as of any tool that SIGPIPE ends, 128 + 13
 
 ModelFolder = Annotated[
     Path,

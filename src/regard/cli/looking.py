@@ -96,7 +96,10 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model's wiring, its matrices, and what it costs to train and to use."""
+    """Show a model's wiring, its matrices, and what it costs to train and to use.
+
+    FLOPs are of all products, hidden ones too. A window saves none: it masks what is computed all the same.
+    """
     from regard.api import inspect as look_inside
 
     found = look_inside(model, overrides or (), vocabulary, length)

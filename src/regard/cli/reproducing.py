@@ -207,7 +207,8 @@ def _print(table: Table, as_json: bool) -> None:
 
 def _print_and_point(table: Table, place: Path, as_json: bool) -> None:
     _print(table, as_json)
-    print(f"The table is in {place / table.study.name}.md", file=sys.stderr)
+    if table.outcomes:
+        print(f"The table is in {place / table.study.name}.md", file=sys.stderr)
 
 
 def _say(line: str) -> None:

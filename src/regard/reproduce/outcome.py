@@ -1,7 +1,8 @@
 """What came of one row of a study: its figures, what they cost, and everything needed to say how they were made.
 
 It is the file `result.json` in the row's folder. Where that file is, the row is done. It ends with a seal, the SHA-256
-of all the rest, so that figures which were changed by hand are known as such. Files without one are from before.
+of all the rest, by which figures that were changed by accident are known as such. It proves nothing more: anybody can
+compute one.
 """
 
 from __future__ import annotations
@@ -143,7 +144,12 @@ def read_outcome(folder: Path) -> Outcome | None:
         ) from error
     content = json.loads(text)
     seal = content.pop(SEAL, None)
-    if seal is not None and seal != (now := _seal(content)):
+    if seal is None:
+        raise DataError(
+            f"{file}: must have a `{SEAL}`, the SHA-256 of its figures, but has none. Put back what `regard reproduce` "
+            "wrote, or remove it, and the row is measured again."
+        )
+    if seal != (now := _seal(content)):
         raise DataError(
             f"{file}: its figures must have the SHA-256 it was sealed with, {str(seal)[:SHOWN_OF_SEAL]}…, but have "
             f"{now[:SHOWN_OF_SEAL]}…: they were changed after it was written. Put back what was there, or remove it, "

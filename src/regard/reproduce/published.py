@@ -34,6 +34,8 @@ from regard.reproduce.study import folder_of_data
 from regard.text.events import MusicEvents
 
 FIGURES = Path(__file__).parent / "figures.toml"
+PUBLIC = "docs/reproduce.md says what has to be in that folder"
+MADE = 'docs/shipped.md, "How they were made", has the commands that make this file'
 
 
 @dataclass(frozen=True)
@@ -246,9 +248,10 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
     asked = f"{folder}: to be checked against {name}"
     _must_fit(loaded, asked, next(iter(wanted.values())))
     _must_be_one(loaded.recipe, asked, name, known)
+    where = MADE if name in shipped.names() else PUBLIC
     for files in wanted.values():
         for file in files.names:
-            _check_file(place / file, known.files[file])
+            _check_file(place / file, known.files[file], where)
     judge = Judge(loaded)
     found = {set_name: _judge(judge, files, place) for set_name, files in wanted.items()}
     return [_verdict(figure, known.signatures[figure.signature], found[figure.set]) for figure in model.figures]
@@ -330,16 +333,14 @@ def _definition(signature: str) -> list[str]:
     return [part for part in signature.split("|") if not part.startswith("version:")]
 
 
-def _check_file(file: Path, sha256: str) -> None:
+def _check_file(file: Path, sha256: str, where: str = PUBLIC) -> None:
+    """Raise where a file is missing or another one; `where` says how to get it."""
     if not file.is_file():
-        raise MissingError(
-            f"{file}: the published figure is of this file, but it is not there. Check --data; docs/reproduce.md says "
-            "what has to be in that folder."
-        )
+        raise MissingError(f"{file}: the published figure is of this file, but it is not there. Check --data; {where}.")
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != sha256:
         raise DataError(
             f"{file}: its SHA-256 must be {sha256[:12]}… as that of the file the figure is of, but is {found[:12]}…. "
-            "Figures of other files cannot be compared; docs/reproduce.md says which are meant."
+            f"Figures of other files cannot be compared; {where}."
         )

@@ -34,6 +34,7 @@ ALTS = {
 MARKERS = 8  # of a curve, about
 TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
+LEAST = 3  # rows in an order: of two, it is the same or the reverse, whatever they are
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,15 @@ class Table:
     def correlations(self) -> list[Correlation]:
         """The order of our figures beside that of the paper's, where it printed any: of all rows, and in groups."""
         done = {row.name for row in self._done()}
-        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) > 1}
+        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) >= LEAST}
         groups = {"all rows": tuple(done), **few}
         found = []
         for among, names in groups.items():
             for measure in self._ranked():
                 pairs = [pair for name, pair in self._pairs(measure).items() if name in names]
                 theirs, ours = [paper for paper, _ in pairs], [own for _, own in pairs]
-                found.append(Correlation(measure, among, len(pairs), spearman(theirs, ours)))
+                value = spearman(theirs, ours) if len(pairs) >= LEAST else None
+                found.append(Correlation(measure, among, len(pairs), value))
         return found
 
     @property
@@ -103,17 +105,16 @@ class Table:
         }
 
     def to_markdown(self) -> str:
-        """A section of a page."""
+        """A section of a page; a sentence where there is nothing to fill one."""
+        if not self.outcomes:
+            some = "" if self.rows == self.study.rows else f" of {', '.join(self.missing)}"
+            return f"{self.study.name}: nothing is done yet{some}.\n"
         parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
-        if self.outcomes:
-            parts += [self._table(), self._correlated()]
+        parts += [self._table(), self._correlated()]
         if self.rows == self.study.rows:  # the pictures beside the table are of all
             parts += [f"![{ALTS[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
-        if self.outcomes:
-            parts += [self._lengths(), _how(list(self.outcomes.values()))]
-        # Of rows that are not done nobody knows yet what they will be measured on.
-        own = bool(self.outcomes) and not self._elsewhere()
-        parts += [*self.study.notes, *(self.study.corpus_notes if own else ())]
+        parts += [self._lengths(), _how(list(self.outcomes.values()))]
+        parts += [*self.study.notes, *(() if self._elsewhere() else self.study.corpus_notes)]
         if self.missing:
             parts.append(f"Not done: {', '.join(self.missing)}.")
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -156,7 +157,7 @@ class Table:
             things = [
                 Placed(row, *pair, measure.paper_text(pair[0]), measure.text(pair[1])) for row, pair in pairs.items()
             ]
-            if len(things) > 1:
+            if len(things) >= LEAST:
                 title = f"{self.study.name}: {name}, the best on top"
                 return {ORDER: orders_svg(things, title, "the paper's", "ours", "perplexity" in name)}
         return {}
@@ -185,8 +186,6 @@ class Table:
         alike: dict[tuple[str, ...], list[str]] = {}
         for name, found in self.outcomes.items():
             alike.setdefault(tuple(found.changes), []).append(name)
-        if not alike:
-            alike[()] = [row.name for row in self.rows]
         commands = []
         for changes, names in alike.items():
             rows = [] if len(names) == len(self.study.rows) else ["--rows", ",".join(names)]
@@ -242,8 +241,10 @@ class Table:
 
 
 def render(study: Study, out: Path) -> Table:
-    """Write the table of a study beside its rows, from the results that are there."""
+    """Write the table of a study beside its rows, from the results that are there; none where there are none."""
     table = Table.read(study, out)
+    if not table.outcomes:
+        return table
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
     for ending, picture in table.pictures().items():

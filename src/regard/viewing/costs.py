@@ -6,7 +6,8 @@ The model's own training step and decoding step run on torch's `meta` device, wh
 numbers. Matrix products are counted as they pass by, and memory as tensors come and go. Nothing here knows one kind
 of model from another.
 
-    FLOPs         two for each multiply-add of a matrix product; softmax, norms and activations are left out
+    FLOPs         two for each multiply-add of a matrix product; softmax, norms and activations are left out; what a
+                  causal mask or a window hides is not
     activations   what is alive between forward and backward
     training      weights + what the optimiser keeps (Adam two moments, each as large) + the most that is alive at once
                   in a step: somewhere on the way back, most activations, some gradients, and what is being computed

@@ -21,19 +21,22 @@ class Inspection(Anatomy):
     flops: Flops
     memory: Memory
     wiring: str
+    has_window: bool = False
+    """Whether self-attention sees only what is near; the page then says that this saves nothing."""
 
     def to_json(self) -> dict[str, object]:
         """Everything but the drawing as plain values; memory is in bytes."""
         values = asdict(self)
-        del values["wiring"]
+        del values["wiring"], values["has_window"]
         return values
 
     def to_text(self) -> str:
         """A page for a terminal."""
         title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.parameters:,} parameters"
-        return "\n\n".join(
-            [title + _assumed(self), self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)]
-        )
+        flops = _flops(self.flops)
+        if self.has_window:
+            flops += "\n  a window hides products of attention and saves none: they are computed, and count"
+        return "\n\n".join([title + _assumed(self), self.wiring, matrix_table(self), flops, _memory(self.memory)])
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: 
         )
     flops, memory = count(model, length or usual_length(model), tokens, beams)
     return Inspection(
-        parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model)
-    )
+        parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model),
+        getattr(getattr(model, "settings", None), "window", None) is not None,
+    )  # fmt: skip
 
 
 def _assumed(parts: Anatomy) -> str:
