@@ -121,10 +121,21 @@ def test_the_loss_against_the_tokens_read_is_drawn_for_rows_that_are_done(tmp_pa
     said = "".join(picture.itertext())
     assert "GRU, one fixed context" in said
     assert "Transformer, post" not in said
-    # Of twenty rows nobody could tell the curves apart.
-    assert not TABLE3.lengths
-    base = replace(outcome(TABLE3, "base", 6.0, 24.0), learning=learning)
-    assert Table(TABLE3, TABLE3.rows, {"base": base}).pictures() == {}
+
+
+def test_of_many_rows_the_curves_are_drawn_in_groups() -> None:
+    learning = [(place / 10, 60 / place) for place in range(1, 61)]
+    rows = {
+        name: replace(outcome(TABLE3, name, 6.0, 24.0), learning=learning) for name in ("base", "a-h1", "c-n2", "big")
+    }
+    picture = ET.fromstring(Table(TABLE3, TABLE3.rows, rows).pictures()["-learning"])
+    said = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    groups = ["(A) and base", "(C) and base", "(E), big and base"]  # one of (B) and of (D) would be alone
+    assert [text for text in said if text in TABLE3.groups] == groups
+    assert [text for text in said if text in rows] == ["base", "a-h1", "base", "c-n2", "base", "big"]
+    curves = [path for path in picture.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "curve c0"]
+    assert [str(curve.get("d")).count("L") for curve in curves] == [52, 52, 52]  # without the first eighth
+    assert Table(TABLE3, TABLE3.rows, {"base": rows["base"]}).pictures() == {}
 
 
 def test_nothing_done_is_a_sentence(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 OUT/table3.md          ours beside the paper's, rank correlations, and how it was made
 OUT/table3.json        the same as plain values
 OUT/NAME.svg           BLEU against the length of the source, for a study that looks at it
-OUT/NAME-learning.svg  the training loss against the tokens read, for the same studies
+OUT/NAME-learning.svg  the training loss against the tokens read, for the same studies and those with groups of rows
 OUT/NAME-order.svg     the order of our rows beside the paper's, for a study of its figures
 """
 
@@ -21,7 +21,7 @@ from regard.files import write_file
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
 from regard.reproduce.study import Row, Study, names_corpus
-from regard.viewing.curves import Axis, Curve, curves_svg
+from regard.viewing.curves import Axis, Curve, Plot, curves_svg, plots_svg
 from regard.viewing.orders import Placed, orders_svg
 
 SHOWN_OF_CHECKSUM = 12
@@ -33,6 +33,9 @@ ALTS = {
 }
 MARKERS = 8  # of a curve, about
 TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
+READ, LOSS = Axis("tokens read, millions", zero=True), "training loss in nats a token"
+BEGINNING = 8  # of a plot of a group, this part of the steps is left out
+TOLD_APART = 10  # a group of more rows than this is not plotted
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
 LEAST = 3  # rows in an order: of two, it is the same or the reverse, whatever they are
 
@@ -121,7 +124,7 @@ class Table:
 
     def pictures(self) -> dict[str, str]:
         """By the ending of its name, each picture there is something for."""
-        return {**self._curves(), **self._orders()}
+        return {**self._curves(), **self._orders(), **self._curves_by_group()}
 
     def _curves(self) -> dict[str, str]:
         """Those of studies that look at lengths; others have too many rows to be told apart."""
@@ -135,7 +138,7 @@ class Table:
             ),
             LEARNING: (
                 {name: tuple(found.learning) for name, found in self.outcomes.items()},
-                Axis("tokens read, millions", zero=True), Axis("training loss in nats a token", "log", TICKS),
+                READ, Axis(LOSS, "log", TICKS),
             ),
         }  # fmt: skip
         found = {}
@@ -149,6 +152,19 @@ class Table:
             if curves:
                 found[ending] = curves_svg(curves, self.title, x, y)
         return found
+
+    def _curves_by_group(self) -> dict[str, str]:
+        """How the rows of each group learned, after the first steps, in which all losses fall from the same height."""
+        plots = []
+        for among, names in self.study.groups.items():
+            curves = []
+            for row in self._done():
+                learning = self.outcomes[row.name].learning
+                if row.name in names and (kept := tuple(learning[len(learning) // BEGINNING :])):
+                    curves.append(Curve(row.name, kept, max(1, len(kept) // MARKERS)))
+            if len(curves) > 1 and len(names) <= TOLD_APART:
+                plots.append(Plot(tuple(curves), READ, Axis(among, "log", TICKS)))
+        return {LEARNING: plots_svg(plots, f"{self.study.name}: {LOSS}")} if plots else {}
 
     def _orders(self) -> dict[str, str]:
         """The picture of both orders, by the first measure that the paper printed, where there are any to compare."""
@@ -284,8 +300,9 @@ def _how(done: Sequence[Outcome]) -> str:
         sentences.append(f"Made with other settings than the study's: {', '.join(rows)} with `{change}`.")
     shared = [each.row for each in done if each.beside]
     if shared:
+        which = "each of these rows" if 1 < len(shared) == len(done) else ", ".join(shared)
         sentences.append(
-            f"When {', '.join(shared)} began or ended, other rows were being made on the same machine, so seconds are "
+            f"When {which} began or ended, other rows were being made on the same machine, so seconds are "
             "more and speeds less than alone."
         )
     return " ".join(sentences)

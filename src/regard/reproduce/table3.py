@@ -55,6 +55,7 @@ GROUPS = {
         f"({letter.upper()}) and base": ("base", *(name for name in NAMES if name.startswith(f"{letter}-")))
         for letter in "abcd"
     },
+    "(E), big and base": ("base", "e-learned", "big"),
 }
 
 # The base model bears a rate of 0.004, as in the preset `five-minutes`. Steps of models of twice its width turn them √2
