@@ -235,6 +235,14 @@ def test_the_machines_refusals_are_passed_on(
     failed(regard("inspect", "base"), code, words)
 
 
+def test_ctrl_c_before_there_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regard.cli.app", interrupted)  # while Typer makes its commands
+    failed(regard("inspect", "base"), 130, "regard: stopped by SIGINT before its end.\n")
+
+
 @pytest.mark.parametrize("kind", [torch.OutOfMemoryError, RuntimeError, MemoryError])
 def test_memory_that_runs_out_is_not_our_mistake(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> object:

@@ -121,3 +121,17 @@ def test_a_cut_text_fits_and_begins_like_the_whole(text: str, columns: int) -> N
 def test_wide_characters_count_twice() -> None:
     assert cut("日本語日本語", 7) == "日本語…"
     assert cut("日本語日本語", 6) == "日本…"
+
+
+def test_a_reader_who_leaves_does_not_end_the_work() -> None:
+    read, write = os.pipe()
+    stream = os.fdopen(write, "w")
+    line = StatusLine(stream)
+    line.say("somebody reads this")
+    assert os.read(read, 100) == b"somebody reads this\n"
+    os.close(read)
+    line.say("nobody")
+    line.show(lambda: "nobody", now=True)
+    print("what others write goes nowhere, too", file=stream, flush=True)
+    line.close()
+    stream.close()  # nothing is left in it to complain about

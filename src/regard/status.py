@@ -43,25 +43,30 @@ class StatusLine:
         if self._terminal:
             # A line that wraps cannot be rewritten in place; the last column is left to the cursor.
             self._line = cut(self._line, self.width - 1)
-            self._stream.write(CLEAR + self._line)
-            self._stream.flush()
+            self._write(CLEAR + self._line)
         else:
-            print(self._line, file=self._stream, flush=True)
+            self._write(f"{self._line}\n")
 
     def say(self, line: str) -> None:
         """Print a line that stays, above the status line."""
-        if self._terminal:
-            print(CLEAR + line, file=self._stream)
-            self._stream.write(self._line)
-            self._stream.flush()
-        else:
-            print(line, file=self._stream, flush=True)
+        self._write(f"{CLEAR}{line}\n{self._line}" if self._terminal else f"{line}\n")
 
     def close(self) -> None:
         """Leave the last status where it is and go on below it."""
         if self._terminal and self._line:
-            print(file=self._stream)
+            self._write("\n")
             self._line = ""
+
+    def _write(self, text: str) -> None:
+        """Show it, if anybody is there to see: hours of work must not end because a window or `| head` was closed."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            # What comes after it, from others too, goes nowhere; or Python would complain at its end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
 
 def clock(seconds: float) -> str:

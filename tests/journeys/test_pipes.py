@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.tiny import ENGLISH, GERMAN, write_lines
+import pytest
+
+from regard import settings
+from tests.tiny import ENGLISH, GERMAN, word_recipe, write_lines
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -61,3 +65,26 @@ def test_several_processes_write_one_file_in_order(words_model: Path, tmp_path: 
     assert [process.returncode for process in ranks] == [0, 0], complaints
     assert out.read_text(encoding="utf-8").split("\n") == [*GERMAN * 160, ""]
     assert sorted(file.name for file in tmp_path.iterdir()) == [".text.de.done", "text.de", "text.en"]
+
+
+def test_a_run_goes_on_when_nobody_looks_at_it_any_more(tmp_path: Path) -> None:
+    recipe = tmp_path / "words.toml"
+    recipe.write_text(settings.to_toml(word_recipe(tmp_path)), encoding="utf-8")
+    out = tmp_path / "model"
+    run = subprocess.Popen(
+        [*REGARD, "train", str(recipe), "--out", str(out), "training.steps=20", "training.validate_every=10"],
+        stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert run.stderr is not None
+    assert run.stderr.readline()
+    run.stderr.close()
+    assert run.wait(timeout=120) == 0
+    assert (out / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_streams_that_were_closed_before_are_no_mistake(closed: str) -> None:
+    line = shlex.join([*REGARD, "inspect", "tiny", "--json"])
+    done = subprocess.run(["sh", "-c", f"{line} {closed}>&-"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (closed == "2")

@@ -27,7 +27,7 @@ from regard.cli import (
     translating,
     verifying,
 )
-from regard.cli.common import READER_LEFT
+from regard.cli.common import READER_LEFT, STOPPED_BY
 from regard.errors import DataError, RegardError, printable
 
 
@@ -53,9 +53,13 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             # Whoever has something to keep has said so, and left with a code of its own.
-            begin = "\n" if sys.stderr.isatty() else ""  # a terminal shows ^C first
-            print(f"{begin}regard {ctx.invoked_subcommand}: stopped by SIGINT before its end.", file=sys.stderr)
+            _say_interrupted(f"regard {ctx.invoked_subcommand}")
             raise
+
+
+def _say_interrupted(who: str) -> None:
+    begin = "\n" if sys.stderr.isatty() else ""  # a terminal shows ^C first
+    print(f"{begin}{who}: stopped by SIGINT before its end.", file=sys.stderr)
 
 
 app = typer.Typer(
@@ -107,14 +111,25 @@ def main() -> None:
     Typer answers for what it knows itself: wrong options (2), Ctrl-C (130). Where nobody reads on, as behind `| head`,
     it ends without a word.
     """
+    _have_streams()
     try:
         _run()
+    except KeyboardInterrupt:  # before Typer knew which command it is
+        _say_interrupted("regard")
+        sys.exit(STOPPED_BY["SIGINT"])
     except BrokenPipeError:
         _leave_with_the_reader()
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # Typer has seen it first, and would leave with 1
             _leave_with_the_reader()
         raise
+
+
+def _have_streams() -> None:
+    """Where a stream was closed before we began (`>&-`), what is written to it goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
 def _run() -> None:
