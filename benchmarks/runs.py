@@ -274,27 +274,28 @@ def run_asked(
 
     So many seconds are `spare` at the end; `settings` are on top of every recipe, under those of the command line.
     """
+    patterns = asked.only.split(",") if asked.only else ["*"]
+    found = {pattern: [job for job in jobs if fnmatchcase(job.name, pattern)] for pattern in patterns}
+    if unknown := sorted(pattern for pattern, ones in found.items() if not ones):
+        raise SystemExit(f"no such runs: {', '.join(unknown)}; see --list")
+    chosen = [job for job in jobs if any(job in ones for ones in found.values())]
     if asked.list:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader who leaves, as `head` does, ends it quietly
-        print("\n".join(map(_listed, jobs)))
+        print("\n".join(map(_listed, chosen)))
         return
     _must_have_gpu(asked)
-    patterns = asked.only.split(",") if asked.only else ["*"]
-    chosen = {pattern: [job for job in jobs if fnmatchcase(job.name, pattern)] for pattern in patterns}
-    if unknown := sorted(pattern for pattern, found in chosen.items() if not found):
-        raise SystemExit(f"no such runs: {', '.join(unknown)}; see --list")
     for folder in (asked.out, asked.work):
         folder.mkdir(parents=True, exist_ok=True)
     places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
     deadline = time.monotonic() + 60 * asked.minutes - spare
     bench = Bench(*places, deadline, settings=(*settings, *asked.set))
     with bench.heeding():
-        endings = run_all([job for job in jobs if any(job in found for found in chosen.values())], bench)
-    found = table(asked.out, endings)
-    bench.write("table.md", found + "\n")
+        endings = run_all(chosen, bench)
+    made = table(asked.out, endings)
+    bench.write("table.md", made + "\n")
     if (log := bench.work / "log.txt").is_file():
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
-    print(found)
+    print(made)
     bench.leave()
 
 

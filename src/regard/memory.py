@@ -2,7 +2,8 @@
 
 Who shares a GPU with others, or has a small one, cannot know how much fits. `Halves` finds out: work that runs out of
 memory is done again, on half as many things at a time. All at once is tried again after a few batches, since others
-may have left the device; each time that this was too soon, the next try waits twice as long.
+may have left the device. Each try makes the wait for the next one twice as long, until many batches in a row have
+fitted at once.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def test_means_and_deviations_follow_from_the_seeds() -> None:
 
 
 def test_the_tolerance_of_a_mean_holds_nineteen_of_twenty_other_seeds() -> None:
-    """Student's interval for one more run: each of the three sets tells the same deviation, with two degrees each."""
+    """Student's interval for one more run, as if the three sets had one deviation, of which each tells two degrees."""
     runs = [[float(seed) for seed in row[SEEDS].split(", ")] for row in tables(section(MULTI30K))[0].values()]
     deviation = math.sqrt(fmean(stdev(seeds) ** 2 for seeds in runs))
     wanted = 2.447 * math.sqrt(1 + 1 / 3) * deviation

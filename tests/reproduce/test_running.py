@@ -127,7 +127,7 @@ def test_models_that_write_as_one_wait_for_each_other_and_are_measured_as_regard
     assert found.test.perplexity == pytest.approx(scores["perplexity per token"], rel=1e-5)
     assert run_toys(TABLE2, [both], tmp_path)[0].done == ["convs2s-ensemble"]  # and nothing is done again
     table = render(TABLE2, tmp_path)
-    assert [(each.measure, each.among, each.rows) for each in table.correlations()] == [("test BLEU", "all rows", 2)]
+    assert [(each.measure, each.among, each.rows) for each in table.correlations()] == [("test BLEU", "these rows", 2)]
     assert "| `convs2s-ensemble` | ConvS2S, two as one |" in table.to_markdown()
     assert "| 26.36 |" in table.to_markdown()
     assert "7.7e+19" in table.to_markdown()

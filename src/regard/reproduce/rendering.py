@@ -32,9 +32,23 @@ ALTS = {
     ORDER: "The paper's order of the rows beside ours",
 }
 MARKERS = 8  # of a curve, about
-TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # of losses: round ones, and not too far apart
+TICKS = (
+    0.5,
+    0.7,
+    1.0,
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    3.5,
+    4.0,
+    5.0,
+    6.0,
+    8.0,
+    10.0,
+)  # of losses: round ones, and not too far apart
 READ, LOSS = Axis("tokens read, millions", zero=True), "training loss in nats a token"
-BEGINNING = 8  # of a plot of a group, this part of the steps is left out
+BEGINNING = 8  # of a plot of a group, an eighth of the steps is left out: the first
 TOLD_APART = 10  # a group of more rows than this is not plotted
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
 LEAST = 3  # rows in an order: of two, it is the same or the reverse, whatever they are
@@ -78,8 +92,8 @@ class Table:
     def correlations(self) -> list[Correlation]:
         """The order of our figures beside that of the paper's, where it printed any: of all rows, and in groups."""
         done = {row.name for row in self._done()}
-        few = {among: names for among, names in self.study.groups.items() if len(done.intersection(names)) >= LEAST}
-        groups = {"all rows": tuple(done), **few}
+        whole = {among: names for among, names in self.study.groups.items() if done.issuperset(names)}
+        groups = {"all rows" if len(done) == len(self.study.rows) else "these rows": tuple(done), **whole}
         found = []
         for among, names in groups.items():
             for measure in self._ranked():
@@ -161,7 +175,7 @@ class Table:
             for row in self._done():
                 learning = self.outcomes[row.name].learning
                 if row.name in names and (kept := tuple(learning[len(learning) // BEGINNING :])):
-                    curves.append(Curve(row.name, kept, max(1, len(kept) // MARKERS)))
+                    curves.append(Curve(row.name, kept))
             if len(curves) > 1 and len(names) <= TOLD_APART:
                 plots.append(Plot(tuple(curves), READ, Axis(among, "log", TICKS)))
         return {LEARNING: plots_svg(plots, f"{self.study.name}: {LOSS}")} if plots else {}
@@ -263,8 +277,13 @@ def render(study: Study, out: Path) -> Table:
         return table
     write_file(out / f"{study.name}.md", table.to_markdown())
     write_file(out / f"{study.name}.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n")
-    for ending, picture in table.pictures().items():
-        write_file(out / f"{study.name}{ending}.svg", picture)
+    drawn = table.pictures()
+    for ending in ALTS:
+        place = out / f"{study.name}{ending}.svg"
+        if ending in drawn:
+            write_file(place, drawn[ending])
+        else:
+            place.unlink(missing_ok=True)  # of rows that are no longer there
     return table
 
 
