@@ -18,6 +18,7 @@ from regard.errors import MissingError, UsageError
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
 from regard.recipe import load_recipe
+from regard.text.labels import FIRST
 from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
 from regard.viewing.costs import count
@@ -201,14 +202,32 @@ def test_a_run_took_six_products_a_weight_and_pair() -> None:
     assert found == pytest.approx(tokens / 2 * 6 * weights, rel=0.05)
     twice = replace(recipe, training=replace(recipe.training, r_drop=5.0))
     assert planning.training_flops(twice, vocabulary, tokens, 900) == pytest.approx(2 * found)
-    assert planning.training_flops(load_recipe("classify-language"), vocabulary, tokens, 900) is None
+
+
+def test_the_cost_of_labels_is_that_of_reading_a_text_and_choosing_among_them() -> None:
+    """A tagger chooses at each token, a classifier once a text: from the mean of its vectors, which is a product."""
+    layer, attend, labels, tokens = (lambda d, f: 4 * d * d + 2 * d * f), (lambda d: 2 * 25 * d), 21, 1_000
+    tagger, classifier = load_recipe("tag-restoring"), load_recipe("classify-language")
+    each = 6 * (4 * layer(256, 1_024) + 256 * labels) + 7 * 4 * attend(256)
+    assert planning.training_flops(tagger, FIRST + labels, tokens, 9, 8_000) == tokens * each
+    text = 25 * (6 * 2 * layer(128, 512) + 7 * 2 * attend(128) + 4 * 128) + 6 * 128 * labels
+    assert planning.training_flops(classifier, FIRST + labels, tokens, 9, 8_000) == tokens * (text // 25)
+
+
+@pytest.mark.parametrize("body", ["transformer", "recurrent", "convolution"])
+@pytest.mark.parametrize("preset", ["tag-columns", "classify-table"])
+def test_the_cost_of_labels_is_counted_for_every_body(preset: str, body: str) -> None:
+    recipe = load_recipe(preset, [f"model.body={{kind={body!r}}}"])
+    few, many = (planning.training_flops(recipe, FIRST + labels, 1_000, 1, 100) for labels in (2, 50))
+    assert 0 < few < many
+    assert planning.training_flops(recipe, FIRST + 2, 1_000, 1, 10_000) == few  # tokens are looked up
 
 
 @pytest.mark.parametrize("kind", ["gpt", "decoder-only"])
 def test_what_it_took_is_counted_within_the_positions_there_are(kind: str) -> None:
     few = ["model.d_model=16", "model.d_ff=32", "model.heads=2", "model.layers=1", "model.max_positions=8"]
     recipe = load_recipe("lm-shakespeare-small" if kind == "gpt" else "decoder-only", [*few, "model.positions=learned"])
-    assert (planning.training_flops(recipe, 100, 1_000, 1) or 0) > 0
+    assert planning.training_flops(recipe, 100, 1_000, 1) > 0
 
 
 def test_rows_of_buckets_are_as_long_as_sentences() -> None:

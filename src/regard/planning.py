@@ -170,15 +170,15 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     )  # fmt: skip
 
 
-def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> float | None:
+def training_flops(
+    recipe: Recipe, vocabulary: int, tokens: int, steps: int, source_vocabulary: int | None = None
+) -> float:
     """What a run took that read so many tokens, of both sides where there are two, in `steps`.
 
-    Lines and pairs count as sentences of 25 tokens; of models that give labels it is not counted.
+    The two vocabularies are as `build_any` takes them. Lines and pairs count as sentences of 25 tokens.
     """
-    if recipe.model.kind in LABELLING:
-        return None
     with torch.device("meta"):
-        model = build_any(recipe.model, vocabulary)
+        model = build_any(recipe.model, vocabulary, source_vocabulary)
     return spent(
         model, recipe.batch.window or SENTENCE, recipe.training.readings * tokens, steps, recipe.training.optimiser
     )

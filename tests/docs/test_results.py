@@ -233,7 +233,7 @@ def test_the_cost_of_runs_whose_batches_are_full(row: str, preset: str, vocabula
 
 def cost(recipe: Recipe, vocabulary: int, tokens: int) -> str:
     """The FLOPs of a run of all its steps, as the page writes them."""
-    return written(training_flops(recipe, vocabulary, tokens, recipe.training.steps) or 0.0, 1)
+    return written(training_flops(recipe, vocabulary, tokens, recipe.training.steps), 1)
 
 
 def written(flops: float, digits: int) -> str:

@@ -150,7 +150,13 @@ def test_what_a_classifier_looks_at(table: Path, tmp_path: Path) -> None:
 
 def test_the_card_and_the_parts(table: Path) -> None:
     card = (table / "card.md").read_text(encoding="utf-8")
-    for words in ("pipeline_tag: text-classification", "gives each text a label", "regard classify out", "accuracy"):
+    for words in (
+        "pipeline_tag: text-classification",
+        "gives each text a label",
+        "regard classify out",
+        "accuracy",
+        "| cost |",
+    ):
         assert words in card
     ran = regard("inspect", table)
     assert "classifier, " in ran.out

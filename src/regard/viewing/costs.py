@@ -159,7 +159,8 @@ def _train(model: Learner, rows: int, length: int) -> tuple[int, int, int]:
     """One training step: its FLOPs, the bytes of what is kept between forward and backward, and the most at once."""
     tokens = _tokens(rows, length)
     reads_source = isinstance(model, SequenceModel) and model.reads_source
-    batch = Batch(tokens if reads_source else None, tokens, tokens.ids_BT)
+    labels = tokens.ids_BT[:, :1] if model.answers_once else tokens.ids_BT
+    batch = Batch(tokens if reads_source else None, tokens, labels)
     with _Alive() as alive, _counting() as flops:
         loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
         activations = alive.now
