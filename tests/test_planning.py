@@ -14,7 +14,8 @@ from regard import planning
 from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
 from regard.data.glance import CorpusSize, measure
-from regard.errors import MissingError, UsageError
+from regard.data.labelled import Labelled, Restoring, Tagged
+from regard.errors import MissingError
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
 from regard.recipe import load_recipe
@@ -43,6 +44,11 @@ def test_lines_and_bytes_are_counted_whatever_the_file(tmp_path: Path) -> None:
     assert measure(Text(str(target))) == CorpusSize(13, 0, len(text))
     table = write_lines(tmp_path / "a.tsv", ["one\teins", "two\tzwei"])
     assert measure(Files(str(table))) == CorpusSize(2, 9, 9)
+    assert measure(Labelled(str(table))) == CorpusSize(2, 0, 18)
+    assert measure(Restoring(str(source))) == measure(Restoring(str(source), most=99)) == measure(Text(str(source)))
+    assert measure(Restoring(str(table), most=1)) == CorpusSize(1, 0, 9)
+    assert measure(Restoring(str(write_lines(tmp_path / "empty", [])), most=1)) == CorpusSize(0, 0, 0)
+    assert measure(Tagged(str(table))) is None  # lines are words
 
 
 def test_a_generated_corpus_is_measured_by_a_sample() -> None:
@@ -109,7 +115,7 @@ def test_a_vocabulary_of_bytes_alone_has_a_token_for_each() -> None:
 
 
 def test_a_model_that_fills_gaps_is_planned_too(tmp_path: Path) -> None:
-    """A BERT costs what a GPT of its sizes does, and the layer before its output; a classifier is refused."""
+    """A BERT costs what a GPT of its sizes does, and the layer before its output."""
     text = write_lines(tmp_path / "a.txt", ENGLISH)
     bert, gpt = (
         plan(load_recipe(name, [f"data.text={text}", "batch.tokens=768"]), CPU, measure(Text(str(text))))
@@ -117,8 +123,21 @@ def test_a_model_that_fills_gaps_is_planned_too(tmp_path: Path) -> None:
     )
     assert bert.flops_per_token - gpt.flops_per_token == 6 * 128 * 128
     assert (bert.rows, bert.length, bert.vocabulary) == (gpt.rows, gpt.length, gpt.vocabulary)
-    with pytest.raises(UsageError, match="`classifier`, which gives labels"):
-        plan(load_recipe("classify-table", [f"data.table={text}"]), CPU, None)
+
+
+def test_a_model_that_gives_labels_is_planned_too(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "a.txt", ENGLISH)
+    recipe = load_recipe("tag-restoring", [f"data.text={text}", "data.most=4"])
+    found = plan(recipe, CPU, measure(recipe.data))
+    assert (found.parameters, found.vocabulary) == (5_212_949, 8_000)  # with 21 labels
+    each = planning.training_flops(recipe, FIRST + 21, 1_000, 1, 8_000) / 1_000
+    assert found.flops_per_token == pytest.approx(each, rel=0.05)  # its lines are shorter than a sentence
+    step = 16_384 * found.flops_per_token / (SHARE["cpu"] * SPEED)
+    assert found.seconds == pytest.approx(6_000 * step)
+    assert found.tokens_per_second == pytest.approx(FILLED * 16_384 / step)
+    assert found.corpus is not None
+    assert found.corpus.pairs == 4
+    assert plan(load_recipe("classify-language"), CPU, None).length == 25
 
 
 def test_more_processes_share_the_batch_and_the_time() -> None:
