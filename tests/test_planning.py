@@ -14,10 +14,12 @@ from regard import planning
 from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
 from regard.data.glance import CorpusSize, measure
-from regard.errors import MissingError, UsageError
+from regard.data.labelled import Labelled, Restoring, Tagged
+from regard.errors import MissingError
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
 from regard.recipe import load_recipe
+from regard.text.labels import FIRST
 from regard.text.tokenizer import Tokenizer
 from regard.training.optim import OptimiserSettings, step_flops
 from regard.viewing.costs import count
@@ -42,6 +44,11 @@ def test_lines_and_bytes_are_counted_whatever_the_file(tmp_path: Path) -> None:
     assert measure(Text(str(target))) == CorpusSize(13, 0, len(text))
     table = write_lines(tmp_path / "a.tsv", ["one\teins", "two\tzwei"])
     assert measure(Files(str(table))) == CorpusSize(2, 9, 9)
+    assert measure(Labelled(str(table))) == CorpusSize(2, 0, 18)
+    assert measure(Restoring(str(source))) == measure(Restoring(str(source), most=99)) == measure(Text(str(source)))
+    assert measure(Restoring(str(table), most=1)) == CorpusSize(1, 0, 9)
+    assert measure(Restoring(str(write_lines(tmp_path / "empty", [])), most=1)) == CorpusSize(0, 0, 0)
+    assert measure(Tagged(str(table))) is None  # lines are words
 
 
 def test_a_generated_corpus_is_measured_by_a_sample() -> None:
@@ -108,7 +115,7 @@ def test_a_vocabulary_of_bytes_alone_has_a_token_for_each() -> None:
 
 
 def test_a_model_that_fills_gaps_is_planned_too(tmp_path: Path) -> None:
-    """A BERT costs what a GPT of its sizes does, and the layer before its output; a classifier is refused."""
+    """A BERT costs what a GPT of its sizes does, and the layer before its output."""
     text = write_lines(tmp_path / "a.txt", ENGLISH)
     bert, gpt = (
         plan(load_recipe(name, [f"data.text={text}", "batch.tokens=768"]), CPU, measure(Text(str(text))))
@@ -116,8 +123,21 @@ def test_a_model_that_fills_gaps_is_planned_too(tmp_path: Path) -> None:
     )
     assert bert.flops_per_token - gpt.flops_per_token == 6 * 128 * 128
     assert (bert.rows, bert.length, bert.vocabulary) == (gpt.rows, gpt.length, gpt.vocabulary)
-    with pytest.raises(UsageError, match="`classifier`, which gives labels"):
-        plan(load_recipe("classify-table", [f"data.table={text}"]), CPU, None)
+
+
+def test_a_model_that_gives_labels_is_planned_too(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "a.txt", ENGLISH)
+    recipe = load_recipe("tag-restoring", [f"data.text={text}", "data.most=4"])
+    found = plan(recipe, CPU, measure(recipe.data))
+    assert (found.parameters, found.vocabulary) == (5_212_949, 8_000)  # with 21 labels
+    each = planning.training_flops(recipe, FIRST + 21, 1_000, 1, 8_000) / 1_000
+    assert found.flops_per_token == pytest.approx(each, rel=0.05)  # its lines are shorter than a sentence
+    step = 16_384 * found.flops_per_token / (SHARE["cpu"] * SPEED)
+    assert found.seconds == pytest.approx(6_000 * step)
+    assert found.tokens_per_second == pytest.approx(FILLED * 16_384 / step)
+    assert found.corpus is not None
+    assert found.corpus.pairs == 4
+    assert plan(load_recipe("classify-language"), CPU, None).length == 25
 
 
 def test_more_processes_share_the_batch_and_the_time() -> None:
@@ -201,14 +221,32 @@ def test_a_run_took_six_products_a_weight_and_pair() -> None:
     assert found == pytest.approx(tokens / 2 * 6 * weights, rel=0.05)
     twice = replace(recipe, training=replace(recipe.training, r_drop=5.0))
     assert planning.training_flops(twice, vocabulary, tokens, 900) == pytest.approx(2 * found)
-    assert planning.training_flops(load_recipe("classify-language"), vocabulary, tokens, 900) is None
+
+
+def test_the_cost_of_labels_is_that_of_reading_a_text_and_choosing_among_them() -> None:
+    """A tagger chooses at each token, a classifier once a text: from the mean of its vectors, which is a product."""
+    layer, attend, labels, tokens = (lambda d, f: 4 * d * d + 2 * d * f), (lambda d: 2 * 25 * d), 21, 1_000
+    tagger, classifier = load_recipe("tag-restoring"), load_recipe("classify-language")
+    each = 6 * (4 * layer(256, 1_024) + 256 * labels) + 7 * 4 * attend(256)
+    assert planning.training_flops(tagger, FIRST + labels, tokens, 9, 8_000) == tokens * each
+    text = 25 * (6 * 2 * layer(128, 512) + 7 * 2 * attend(128) + 4 * 128) + 6 * 128 * labels
+    assert planning.training_flops(classifier, FIRST + labels, tokens, 9, 8_000) == tokens * (text // 25)
+
+
+@pytest.mark.parametrize("body", ["transformer", "recurrent", "convolution"])
+@pytest.mark.parametrize("preset", ["tag-columns", "classify-table"])
+def test_the_cost_of_labels_is_counted_for_every_body(preset: str, body: str) -> None:
+    recipe = load_recipe(preset, [f"model.body={{kind={body!r}}}"])
+    few, many = (planning.training_flops(recipe, FIRST + labels, 1_000, 1, 100) for labels in (2, 50))
+    assert 0 < few < many
+    assert planning.training_flops(recipe, FIRST + 2, 1_000, 1, 10_000) == few  # tokens are looked up
 
 
 @pytest.mark.parametrize("kind", ["gpt", "decoder-only"])
 def test_what_it_took_is_counted_within_the_positions_there_are(kind: str) -> None:
     few = ["model.d_model=16", "model.d_ff=32", "model.heads=2", "model.layers=1", "model.max_positions=8"]
     recipe = load_recipe("lm-shakespeare-small" if kind == "gpt" else "decoder-only", [*few, "model.positions=learned"])
-    assert (planning.training_flops(recipe, 100, 1_000, 1) or 0) > 0
+    assert planning.training_flops(recipe, 100, 1_000, 1) > 0
 
 
 def test_rows_of_buckets_are_as_long_as_sentences() -> None:

@@ -74,10 +74,10 @@ class Result:
     ended: str
     """The sentence that says why it ended."""
     validation: Validation
+    flops: float
+    """Of the matrix products of all training steps."""
     scores: Sequence[Score] = ()
     """On the validation set, each with its signature."""
-    flops: float | None = None
-    """Of the matrix products of all training steps; None where they are not counted."""
 
 
 def model_card(place: Path, recipe: Recipe, result: Result) -> str:
@@ -206,8 +206,7 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
     ]
     if seconds := _seconds(events):
         rows.append(("time", f"{clock(seconds)} (h:mm:ss)" if seconds >= 3600 else f"{clock(seconds)} (m:ss)"))
-    if result.flops is not None:
-        rows.append(("cost", f"about {result.flops:.1e} FLOPs of matrix products"))
+    rows.append(("cost", f"about {result.flops:.1e} FLOPs of matrix products"))
     for event in _changes(starts):
         team = f", {event['processes']} processes" if event.get("processes", 1) > 1 else ""
         rows.append(("machine", f"{event['machine']}{team}; torch {event['torch']}, Python {event['python']}"))

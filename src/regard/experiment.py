@@ -357,10 +357,11 @@ class _Run:
     def _card(self, ending: Ending, final: Examination) -> str:
         events = read_metrics(self.out / folder.METRICS)
         tokens = sum(event["tokens"] for event in events if event["event"] == "step")
+        tokenizer = self.data.tokenizer
+        flops = training_flops(self.recipe, tokenizer.size, tokens, ending.step, tokenizer.source.size)
         result = card.Result(
-            self._parameters, self._vocabulary, ending.step, ending.sentence, final.validation, final.scores,
-            training_flops(self.recipe, self._vocabulary, tokens, ending.step),
-        )  # fmt: skip
+            self._parameters, self._vocabulary, ending.step, ending.sentence, final.validation, flops, final.scores
+        )
         return card.model_card(self.out, self.recipe, result)
 
     def _final_model(self) -> tuple[dict[str, Tensor], str, Examination]:

@@ -16,12 +16,13 @@ import torch
 
 from regard.counts import so_many
 from regard.data.glance import CorpusSize, alphabet
-from regard.errors import UsageError
+from regard.data.labelled import expected_labels
 from regard.machine import Machine, matmul_speed
 from regard.models.build import build_any
 from regard.models.interface import Learner, SequenceModel
 from regard.recipe import LABELLING, Recipe
 from regard.status import clock
+from regard.text.labels import FIRST
 from regard.text.learning import SPECIALS
 from regard.training.optim import state_bytes, step_flops
 from regard.viewing.costs import SENTENCE, count_training, spent
@@ -140,14 +141,10 @@ class Plan:
 
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
-    if recipe.model.kind in LABELLING:
-        raise UsageError(
-            f"plan: what a run takes is counted for models that write text or fill gaps, but `{recipe.name}` is a "
-            f"`{recipe.model.kind}`, which gives labels. Train it with training.minutes=1, and look at its speed."
-        )
     vocabulary, who, size = _vocabulary(recipe, size)
+    answers = FIRST + expected_labels(recipe.data) if recipe.model.kind in LABELLING else vocabulary
     with torch.device("meta"):
-        model = build_any(recipe.model, vocabulary)
+        model = build_any(recipe.model, answers, vocabulary)
     length = _row_length(recipe, size)
     moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
     alone = count_training(model, length, recipe.batch.tokens, moments)
@@ -170,15 +167,15 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     )  # fmt: skip
 
 
-def training_flops(recipe: Recipe, vocabulary: int, tokens: int, steps: int) -> float | None:
+def training_flops(
+    recipe: Recipe, vocabulary: int, tokens: int, steps: int, source_vocabulary: int | None = None
+) -> float:
     """What a run took that read so many tokens, of both sides where there are two, in `steps`.
 
-    Lines and pairs count as sentences of 25 tokens; of models that give labels it is not counted.
+    The two vocabularies are as `build_any` takes them. Lines and pairs count as sentences of 25 tokens.
     """
-    if recipe.model.kind in LABELLING:
-        return None
     with torch.device("meta"):
-        model = build_any(recipe.model, vocabulary)
+        model = build_any(recipe.model, vocabulary, source_vocabulary)
     return spent(
         model, recipe.batch.window or SENTENCE, recipe.training.readings * tokens, steps, recipe.training.optimiser
     )

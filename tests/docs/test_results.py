@@ -18,6 +18,8 @@ from regard.reproduce.outcome import read_row
 from regard.reproduce.published import Figure, published
 from regard.reproduce.studies import STUDIES
 from regard.reproduce.study import Row
+from regard.text.labels import FIRST
+from regard.text.restoring import TAGS
 from regard.text.tokenizer import Tokenizer
 
 from .pages import DOCS, table_rows
@@ -231,9 +233,31 @@ def test_the_cost_of_runs_whose_batches_are_full(row: str, preset: str, vocabula
     assert tables(section(BEYOND))[0][row]["FLOPs"] == found
 
 
-def cost(recipe: Recipe, vocabulary: int, tokens: int) -> str:
+def test_the_cost_of_labels() -> None:
+    """The page about them says how many tokens were read; which they are follows from the corpus and the seed alone."""
+    page = (DOCS / "classify.md").read_text(encoding="utf-8")
+    words = " ".join(page.split())
+    beyond, tagged = tables(section(BEYOND))[0], next(table for table in tables(page) if "`tag-restoring`" in table)
+    classified = {
+        name: cost(load_recipe(name), FIRST + 4, number(said(words, before)), 8_000)
+        for name, before in (("classify-language", "the same seed, hold"), ("classify-corpus", "14,817,888 and"))
+    }
+    assert beyond["which language, which corpus"]["FLOPs"] == ", ".join(classified.values())
+    assert f"That makes {' and '.join(classified.values())} FLOPs" in words
+    for name, row in tagged.items():
+        recipe, tokens = load_recipe(name.strip("`")), number(said(words, "a card counts them, for the"))
+        assert row["FLOPs"] == cost(recipe, FIRST + len(TAGS), tokens, 8_000)
+    assert beyond["capitals and punctuation"]["FLOPs"] == tagged["`tag-restoring`"]["FLOPs"]
+
+
+def number(text: str) -> int:
+    """A number that is written with commas."""
+    return int(text.replace(",", ""))
+
+
+def cost(recipe: Recipe, vocabulary: int, tokens: int, source_vocabulary: int | None = None) -> str:
     """The FLOPs of a run of all its steps, as the page writes them."""
-    return written(training_flops(recipe, vocabulary, tokens, recipe.training.steps) or 0.0, 1)
+    return written(training_flops(recipe, vocabulary, tokens, recipe.training.steps, source_vocabulary), 1)
 
 
 def written(flops: float, digits: int) -> str:

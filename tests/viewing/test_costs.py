@@ -11,10 +11,11 @@ import torch
 
 from regard.batch import Tokens
 from regard.models.bert import BertSettings
-from regard.models.build import ModelSettings, build
+from regard.models.build import ModelSettings, build, build_any
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
 from regard.models.decoder_only import DecoderOnlySettings
+from regard.models.encoder import TransformerBodySettings
 from regard.models.gpt import GPTSettings
 from regard.models.interface import SequenceModel
 from regard.models.labelling import ClassifierSettings, TaggerSettings
@@ -24,6 +25,7 @@ from regard.models.transformer import TransformerSettings
 from regard.models.transformer_xl import TransformerXLSettings
 from regard.models.wavenet import WaveNetSettings
 from regard.models.xlnet import XLNetSettings
+from regard.text.labels import FIRST
 from regard.viewing.costs import SENTENCE, Flops, Memory, _Alive, count, tensors_of, usual_length
 
 V = 1000
@@ -42,10 +44,16 @@ SMALL: dict[type[Any], ModelSettings] = {
     XLNetSettings: XLNetSettings(layers=1, d_model=8, d_ff=8, heads=2),
     WaveNetSettings: WaveNetSettings(channels=8, skip_channels=8, dilations=(1, 2), repeats=1),
 }
+BODY = TransformerBodySettings(layers=1, d_model=64, d_ff=256, heads=4)
+READERS: dict[type[Any], ModelSettings] = {
+    ClassifierSettings: ClassifierSettings(body=BODY),
+    TaggerSettings: TaggerSettings(body=BODY),
+    BertSettings: BertSettings(layers=1, d_model=64, d_ff=256, heads=4, max_positions=32),
+}
 
 
-def test_every_model_of_sequences_is_among_them() -> None:
-    assert SMALL.keys() == set(get_args(ModelSettings)) - {ClassifierSettings, TaggerSettings, BertSettings}
+def test_every_model_is_among_them() -> None:
+    assert SMALL.keys() | READERS.keys() == set(get_args(ModelSettings))
 
 
 def meta(settings: ModelSettings, vocabulary: int = V) -> SequenceModel[Any]:
@@ -119,6 +127,32 @@ def test_every_kind_of_model_can_be_counted(kind: type[Any]) -> None:
     assert memory.activations > 0 < memory.cache
     assert memory.training > memory.weights + memory.moments + memory.activations
     assert memory.decoding == memory.weights + 4 * memory.cache
+
+
+def test_what_writes_nothing_reads_a_text_and_keeps_nothing() -> None:
+    d, f, n, labels = 64, 256, 10, 7
+    layer, attend = 4 * d * d + 2 * d * f, 2 * n * d
+    # A tagger answers at each token, a classifier once, after a product that takes the mean; BERT has a matrix more.
+    once = {ClassifierSettings: d * n + d * labels, TaggerSettings: n * d * labels, BertSettings: n * (d * d + d * V)}
+    for kind, settings in READERS.items():
+        with torch.device("meta"):
+            model = build_any(settings, V if kind is BertSettings else FIRST + labels, V)
+        flops, memory = count(model, n, 4 * n, beams=4)
+        assert flops.decoding_source == 2 * (n * (layer + attend) + once[kind])
+        assert flops.training_token > 2 * flops.decoding_source / n
+        assert (flops.source_length, flops.target_length, flops.decoding_token) == (None, n, 0)
+        assert (memory.rows, memory.beams, memory.cache, memory.decoding) == (4, 0, 0, memory.weights)
+        assert memory.training > memory.weights + memory.moments + memory.activations
+        assert usual_length(model) == (32 if kind is BertSettings else SENTENCE)
+
+
+def test_labels_are_given_to_sentences_however_many_positions_there_are() -> None:
+    with torch.device("meta"):
+        models = [
+            build_any(TaggerSettings(body=replace(BODY, positions="learned", max_positions=most)), FIRST + 2, V)
+            for most in (7, 512)
+        ]
+    assert [usual_length(model) for model in models] == [7, SENTENCE]
 
 
 def test_hard_attention_can_be_counted() -> None:

@@ -12,11 +12,9 @@ from typer.testing import CliRunner
 from regard.api import inspect
 from regard.cli import app
 from regard.errors import UsageError
-from regard.models.encoder import TransformerBodySettings
-from regard.models.labelling import Tagger, TaggerSettings
 from regard.viewing import inspection
 from regard.viewing.inspection import Inspection, matrix_table
-from regard.viewing.parameters import Anatomy, Matrix, anatomy
+from regard.viewing.parameters import Anatomy, Matrix
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +31,7 @@ def test_json_has_everything_but_the_drawing(demo: Inspection) -> None:
         "parameters",
         "matrices",
         "vocabulary_is_limit",
+        "labels",
         "flops",
         "memory",
     ]
@@ -77,11 +76,18 @@ def test_memory_says_in_which_numbers(demo: Inspection) -> None:
     assert demo.memory.weights == 4 * demo.parameters
 
 
-def test_a_model_that_only_labels_is_refused_in_words() -> None:
-    body = TransformerBodySettings(layers=1, d_model=8, d_ff=8, heads=1)
-    model: Any = Tagger(TaggerSettings(body=body), vocabulary=9, labels=2)
-    with pytest.raises(UsageError, match=r"write token by token, but this is a Tagger; .*anatomy"):
-        inspection.look(model, anatomy(model, "tags", "tagger", 9), None, 100, 4)
+def test_what_labels_cost_and_that_nothing_is_decoded() -> None:
+    found = inspect("tag-restoring")
+    page = found.to_text()
+    assert page.startswith("tag-restoring: tagger, 8,000 tokens, 21 labels, 5,212,949 parameters\n\nmatrix ")
+    assert "with 25 tokens (--length)\n  training  19.3 MFLOP a token, forward and backward\n  reading   160 M" in page
+    assert "for a batch of 655 rows: weights 20.9 MB" in page  # batch.tokens of the recipe
+    assert "decoding" not in page
+    assert "a window hides" not in page
+    assert "a window hides" in inspect("tag-restoring", ["model.body.window=5"]).to_text()
+    gaps = inspect("bert-small", vocabulary=68)
+    assert (gaps.labels, gaps.flops.target_length) == (0, 64)
+    assert gaps.wiring in gaps.to_text()
 
 
 def test_sizes_must_be_sizes() -> None:

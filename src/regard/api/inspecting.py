@@ -15,12 +15,12 @@ from regard.models.build import build_any
 from regard.recipe import LABELLING, load_recipe, presets
 from regard.text.labels import FIRST
 from regard.text.tokenizer import Tokenizer
-from regard.viewing.inspection import Inspection, Listing
+from regard.viewing.inspection import Inspection
 
 
 def inspect(
     name: str, overrides: Sequence[str] = (), vocabulary: int | None = None, length: int | None = None
-) -> Inspection | Listing:
+) -> Inspection:
     """The parts and the costs of a model folder, a recipe file or a preset; no weights are loaded or made.
 
     `vocabulary` takes the place of the model's own, `length` is the tokens of a row (unless given, a usual length).

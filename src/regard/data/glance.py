@@ -57,10 +57,12 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
                 return None
             lines, target = _count(settings.text)
             return CorpusSize(lines, 0, target)
-        case Labelled() | Tagged() | Restoring():
+        case Labelled() | Restoring():
             lines, target = _count(place_of(settings))
-            return CorpusSize(lines, 0, target)
-        case Music() | Classes() | Elsewhere():  # a MIDI file's size says little of its notes, a table's of a column
+            most = (isinstance(settings, Restoring) and settings.most) or lines
+            return CorpusSize(min(most, lines), 0, round(target * min(1, most / max(1, lines))))
+        # A MIDI file's size says little of its notes, a table's of a column, and a line of tags is only a word.
+        case Music() | Classes() | Tagged() | Elsewhere():
             return None
 
 

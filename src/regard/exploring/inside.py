@@ -26,10 +26,9 @@ from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.text.tokenizer import MusicEvents, Tokenizer
 from regard.viewing.capture import role
-from regard.viewing.inspection import Inspection, Listing, look
+from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
 from regard.viewing.training_curves import read_metrics, training_svg
-from regard.viewing.wiring import draw
 from regard.viewing.wiring_svg import wiring_svg
 
 Task = Literal["translate", "generate", "classify", "tag", "fill"]
@@ -215,14 +214,10 @@ def _parameters(model: AnyModel) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> Inspection | Listing:
+def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> Inspection:
     """The parts and the costs of a model made by a recipe; its weights need not be there. `length` is the tokens of a
     row, a usual length unless given."""
     parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
-    if isinstance(model, LabelModel):
-        return Listing(**vars(parts), labels=model.labels)
-    if isinstance(model, Bert):
-        return Listing(**vars(parts), labels=0, wiring=draw(model))
     return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
 
 

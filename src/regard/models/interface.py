@@ -42,6 +42,8 @@ class Learner(nn.Module, ABC):
     """Whether a row may hold several sentences; recurrent state, for one, would leak from one into the next."""
     context: int | None = None
     """How many tokens it can read, of a target with the start among them; None if any number will do."""
+    answers_once: ClassVar[bool] = False
+    """Whether a row has one answer, that of its whole text; otherwise each of its tokens has one."""
 
     @abstractmethod
     def losses(self, batch: Batch, criterion: Criterion) -> Tensor:

@@ -136,6 +136,7 @@ class Classifier(LabelModel):
     """One label for a text: N = 1."""
 
     task = "classify"
+    answers_once = True
 
     def __init__(self, settings: ClassifierSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings.body, vocabulary, labels)

@@ -252,7 +252,7 @@ def measure(
         parameters=judge.parameters,
         steps=events[-1]["step"],
         tokens=tokens,
-        flops=training_flops(recipe, judge.tokenizer.size, tokens, events[-1]["step"]) or 0.0,
+        flops=training_flops(recipe, judge.tokenizer.size, tokens, events[-1]["step"]),
         seconds=sum(event["took"] for event in steps),
         speed=_speed(steps),
         beside=beside,

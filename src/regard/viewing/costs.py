@@ -11,7 +11,8 @@ of model from another.
     activations   what is alive between forward and backward
     training      weights + what the optimiser keeps (Adam two moments, each as large) + the most that is alive at once
                   in a step: somewhere on the way back, most activations, some gradients, and what is being computed
-    decoding      weights + beams · cache, the cache being the state of one sentence after its last token
+    decoding      weights + beams · cache, the cache being the state of one sentence after its last token; a model that
+                  writes nothing, but gives labels or fills gaps, has none
 
 All numbers are float32, four bytes each, whatever precision the recipe trains in.
 
@@ -37,7 +38,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.batch import Batch, Tokens
 from regard.layers.experts import FLOPS
-from regard.models.interface import Learner, SequenceModel
+from regard.models.interface import FillsGaps, Learner, SequenceModel
 from regard.training.loss import smoothed_cross_entropy
 from regard.training.optim import OptimiserSettings, step_flops
 
@@ -54,14 +55,14 @@ class Flops:
     training_token: int
     """Forward and backward, for each target token (with its share of the source)."""
     decoding_source: int
-    """Reading the source, once a sentence."""
+    """Reading the source, once a sentence; where nothing is written, reading a text and answering."""
     decoding_token: int
-    """Writing the last token of the target, the dearest one."""
+    """Writing the last token of the target, the dearest one; 0 where nothing is written."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes to train on a batch of `rows` rows, and to write one sentence with `beams` beams."""
+    """Bytes to train on a batch of `rows` rows, and to write one sentence with `beams` beams; 0 where nothing is."""
 
     rows: int
     beams: int
@@ -90,32 +91,32 @@ class Lesson:
     """At once."""
 
 
-def usual_length(model: SequenceModel[Any]) -> int:
+def usual_length(model: Learner) -> int:
     """The length to count with unless told: a sentence, or all the positions that a language model has learned."""
     if model.context is None:
         return SENTENCE
-    return min(model.context, SENTENCE) if model.reads_source else model.context
+    running = isinstance(model, FillsGaps) or (isinstance(model, SequenceModel) and not model.reads_source)
+    return model.context if running else min(model.context, SENTENCE)
 
 
-def count(
-    model: SequenceModel[Any], length: int, tokens: int, beams: int, moments: int | None = None
-) -> tuple[Flops, Memory]:
+def count(model: Learner, length: int, tokens: int, beams: int, moments: int | None = None) -> tuple[Flops, Memory]:
     """The costs of a model on the meta device: rows of `length` tokens on each side, `tokens` of them in a batch.
 
     `moments` are the bytes that the optimiser keeps; unless given, those of Adam.
     """
     lesson = count_training(model, length, tokens, moments)
-    source = _tokens(1, length) if model.reads_source else None
-    with torch.no_grad(), _counting() as start:
-        state = model.eval().start(source, 1)
+    weights, source, written, cache = lesson.weights, None, 0, 0
     with torch.no_grad():
-        if length > 1:
-            _, state = model.step(_tokens(1, length - 1).ids_BT, state)
-        with _counting() as step:
-            _, state = model.step(_tokens(1, 1).ids_BT, state)
-    cache, weights = sum({_view(part): part.nbytes for part in tensors_of(state)}.values()), lesson.weights
+        if isinstance(model, SequenceModel):
+            source = length if model.reads_source else None
+            read, written, cache = _write(model, length)
+        else:
+            beams = 0
+            with _counting() as reading:
+                model.eval()(_tokens(1, length))
+            read = reading()
     return (
-        Flops(None if source is None else length, length, lesson.flops_token, start(), step()),
+        Flops(source, length, lesson.flops_token, read, written),
         Memory(
             lesson.rows, beams, weights, weights, lesson.moments, lesson.activations, lesson.most,
             cache, weights + beams * cache,
@@ -143,6 +144,17 @@ def spent(model: Learner, length: int, tokens: int, steps: int, optimiser: Optim
     return tokens / sides * lesson.flops_token + steps * float(step_flops(model, optimiser))
 
 
+def _write(model: SequenceModel[Any], length: int) -> tuple[int, int, int]:
+    """The FLOPs of reading a source and of writing the last token of a sentence, and the bytes of the state then."""
+    with _counting() as start:
+        state = model.eval().start(_tokens(1, length) if model.reads_source else None, 1)
+    if length > 1:
+        _, state = model.step(_tokens(1, length - 1).ids_BT, state)
+    with _counting() as step:
+        _, state = model.step(_tokens(1, 1).ids_BT, state)
+    return start(), step(), sum({_view(part): part.nbytes for part in tensors_of(state)}.values())
+
+
 def tensors_of(state: object) -> Iterator[Tensor]:
     """Every tensor in a decoding state: dataclasses and tuples, as deep as they go."""
     if isinstance(state, Tensor):
@@ -159,7 +171,8 @@ def _train(model: Learner, rows: int, length: int) -> tuple[int, int, int]:
     """One training step: its FLOPs, the bytes of what is kept between forward and backward, and the most at once."""
     tokens = _tokens(rows, length)
     reads_source = isinstance(model, SequenceModel) and model.reads_source
-    batch = Batch(tokens if reads_source else None, tokens, tokens.ids_BT)
+    labels = tokens.ids_BT[:, :1] if model.answers_once else tokens.ids_BT
+    batch = Batch(tokens if reads_source else None, tokens, labels)
     with _Alive() as alive, _counting() as flops:
         loss = model.train().losses(batch, smoothed_cross_entropy(0.1)).sum()
         activations = alive.now

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from regard.counts import so_many
-from regard.errors import UsageError
-from regard.models.interface import SequenceModel
+from regard.models.build import AnyModel
+from regard.models.labelling import LabelModel
 from regard.viewing.costs import Flops, Memory, count, usual_length
 from regard.viewing.parameters import Anatomy, Matrix
 from regard.viewing.wiring import draw
@@ -18,9 +17,12 @@ from regard.viewing.wiring import draw
 class Inspection(Anatomy):
     """A model's matrices, what it costs, and a drawing of its wiring."""
 
+    labels: int
+    """0 where it gives none."""
     flops: Flops
     memory: Memory
     wiring: str
+    """Empty where it gives labels."""
     has_window: bool = False
     """Whether self-attention sees only what is near; the page then says that this saves nothing."""
 
@@ -32,52 +34,26 @@ class Inspection(Anatomy):
 
     def to_text(self) -> str:
         """A page for a terminal."""
-        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {self.parameters:,} parameters"
+        labels = f"{so_many(self.labels, 'label')}, " if self.labels else ""
+        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
         flops = _flops(self.flops)
         if self.has_window:
             flops += "\n  a window hides products of attention and saves none: they are computed, and count"
-        return "\n\n".join([title + _assumed(self), self.wiring, matrix_table(self), flops, _memory(self.memory)])
-
-
-@dataclass(frozen=True)
-class Listing(Anatomy):
-    """The matrices of a model that gives labels or fills gaps, which writes nothing that could be counted."""
-
-    labels: int
-    """None, where it fills gaps."""
-    wiring: str = ""
-    """A drawing, of one that fills gaps."""
-
-    def to_json(self) -> dict[str, object]:
-        """Everything but the drawing as plain values."""
-        values = asdict(self)
-        del values["wiring"]
-        return values
-
-    def to_text(self) -> str:
-        """A page for a terminal."""
-        labels = f"{so_many(self.labels, 'label')}, " if self.labels else ""
-        title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
         drawn = [self.wiring] if self.wiring else []
-        return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self)])
+        return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self), flops, _memory(self.memory)])
 
 
-def look(model: SequenceModel[Any], parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
+def look(model: AnyModel, parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
     """Add to a model's `parts` what else can be known; it must be on the meta device.
 
     Costs are those of rows of `length` tokens (None: a usual length), of training on batches of `tokens` tokens, and
     of search with `beams` beams.
     """
-    if not isinstance(model, SequenceModel):
-        raise UsageError(
-            f"inspect: counts and draws models that write token by token, but this is a {type(model).__name__}; "
-            "`regard.viewing.parameters.anatomy` lists the matrices of any model"
-        )
     flops, memory = count(model, length or usual_length(model), tokens, beams)
-    return Inspection(
-        parts.name, parts.kind, parts.vocabulary, parts.parameters, parts.matrices, flops, memory, draw(model),
-        getattr(getattr(model, "settings", None), "window", None) is not None,
-    )  # fmt: skip
+    labels, wiring = (model.labels, "") if isinstance(model, LabelModel) else (0, draw(model))
+    settings = getattr(model, "settings", None)
+    has_window = getattr(getattr(settings, "body", settings), "window", None) is not None
+    return Inspection(**vars(parts), labels=labels, flops=flops, memory=memory, wiring=wiring, has_window=has_window)
 
 
 def _assumed(parts: Anatomy) -> str:
@@ -110,6 +86,12 @@ def matrix_table(anatomy: Anatomy) -> str:
 
 
 def _flops(flops: Flops) -> str:
+    if not flops.decoding_token:
+        return (
+            f"arithmetic, with {so_many(flops.target_length, 'token')} (--length)\n"
+            f"  training  {_short(flops.training_token)}FLOP a token, forward and backward\n"
+            f"  reading   {_short(flops.decoding_source)}FLOP a text"
+        )
     source = "" if flops.source_length is None else f"{flops.source_length} source and "
     reading = (
         "" if flops.source_length is None else f"{_short(flops.decoding_source)}FLOP to read the source once, then "
@@ -123,13 +105,16 @@ def _flops(flops: Flops) -> str:
 
 def _memory(memory: Memory) -> str:
     weights = f"weights {_short(memory.weights)}B"
+    decoding = (
+        f"\n  decoding  {_short(memory.decoding)}B with {so_many(memory.beams, 'beam')}: {weights}, "
+        f"cache {_short(memory.cache)}B a beam"
+    )
     return (
         "memory in float32, with the same lengths\n"
         f"  training  {_short(memory.training)}B at most, for a batch of {so_many(memory.rows, 'row')}: {weights}, "
         f"Adam's moments {_short(memory.moments)}B,\n"
-        f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them\n"
-        f"  decoding  {_short(memory.decoding)}B with {so_many(memory.beams, 'beam')}: {weights}, "
-        f"cache {_short(memory.cache)}B a beam"
+        f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them"
+        + (decoding if memory.beams else "")
     )
 
 
