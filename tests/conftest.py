@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+# What a shell starts in the background ignores Ctrl-C, and with `nohup` SIGHUP; so would the processes that tests start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 # Several test processes share the machine: more threads a process only make them wait for each other.
 torch.set_num_threads(1)
