@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-# What a shell starts in the background ignores Ctrl-C, and with `nohup` SIGHUP; so would the processes that tests start.
+# What a shell starts in the background ignores Ctrl-C, and with `nohup` SIGHUP; so would the processes of tests.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
