@@ -32,21 +32,8 @@ ALTS = {
     ORDER: "The paper's order of the rows beside ours",
 }
 MARKERS = 8  # of a curve, about
-TICKS = (
-    0.5,
-    0.7,
-    1.0,
-    1.5,
-    2.0,
-    2.5,
-    3.0,
-    3.5,
-    4.0,
-    5.0,
-    6.0,
-    8.0,
-    10.0,
-)  # of losses: round ones, and not too far apart
+# Of losses: round ones, and not too far apart.
+TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0)
 READ, LOSS = Axis("tokens read, millions", zero=True), "training loss in nats a token"
 BEGINNING = 8  # of a plot of a group, an eighth of the steps is left out: the first
 TOLD_APART = 10  # a group of more rows than this is not plotted
