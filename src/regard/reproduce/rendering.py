@@ -32,8 +32,6 @@ ALTS = {
     ORDER: "The paper's order of the rows beside ours",
 }
 MARKERS = 8  # of a curve, about
-# Of losses: round ones, and not too far apart.
-TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0)
 READ, LOSS = Axis("tokens read, millions", zero=True), "training loss in nats a token"
 BEGINNING = 8  # of a plot of a group, an eighth of the steps is left out: the first
 TOLD_APART = 10  # a group of more rows than this is not plotted
@@ -139,7 +137,7 @@ class Table:
             ),
             LEARNING: (
                 {name: tuple(found.learning) for name, found in self.outcomes.items()},
-                READ, Axis(LOSS, "log", TICKS),
+                READ, Axis(LOSS, "log"),
             ),
         }  # fmt: skip
         found = {}
@@ -164,7 +162,7 @@ class Table:
                 if row.name in names and (kept := tuple(learning[len(learning) // BEGINNING :])):
                     curves.append(Curve(row.name, kept))
             if len(curves) > 1 and len(names) <= TOLD_APART:
-                plots.append(Plot(tuple(curves), READ, Axis(among, "log", TICKS)))
+                plots.append(Plot(tuple(curves), READ, Axis(among, "log")))
         return {LEARNING: plots_svg(plots, f"{self.study.name}: {LOSS}")} if plots else {}
 
     def _orders(self) -> dict[str, str]:

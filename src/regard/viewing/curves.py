@@ -21,10 +21,12 @@ SMALL_WIDE, SMALL_HIGH = 330, 180  # a plot inside a picture of several
 MARGIN, ABOVE, BELOW = 20, 44, 62  # around such a plot: to its sides, and from one to the next
 BESIDE, EDGE = 8, 6  # pixels between the numbers of an upright axis and the plot, and before them
 APART = 17  # pixels between two names
+MOST_LOGS = 8  # ticks of a logarithmic axis between powers of ten
 MARKED = 60  # a curve of more points than this is drawn without markers; in a smaller plot sooner
 
 _COLOURS = [("#1d4bb0", "#7cc4ff"), ("#bd3d0a", "#ff9d6b"), ("#0a7550", "#4fd6a4"), ("#8433b5", "#d59bff"),
             ("#86590a", "#e8c15a"), ("#5f636c", "#b3b8bf"), ("#000000", "#ffffff")]  # fmt: skip
+_BETWEEN = [(1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)]  # the finest first
 _MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5l5 8.5h-10z", "M0-5l5 5l-5 5l-5-5z",
             "M0 5l5-8.5h-10z", "M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
             "M0-6L1.5-2L5.7-1.9L2.3.8L3.5 4.9L0 2.5L-3.5 4.9L-2.3.8L-5.7-1.9L-1.5-2z"]  # fmt: skip
@@ -224,10 +226,13 @@ def _round_numbers(low: float, high: float) -> list[float]:
 
 
 def _round_logs(low: float, high: float) -> list[float]:
-    """Powers of ten, and where these are few, 2 and 5 times them."""
+    """Powers of ten, and where these are few, round numbers between them: as many as have room."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1,) if high / low > 1000 else (1, 2, 5)
-    return [times * 10.0**power for power in powers for times in steps]
+    for times in _BETWEEN:
+        ticks = [time * 10.0**power for power in powers for time in times if low <= time * 10.0**power <= high]
+        if len(ticks) <= MOST_LOGS:
+            break
+    return ticks or _round_numbers(low, high)  # of a short stretch
 
 
 def _spread(places: Sequence[float], limit: float) -> list[float]:

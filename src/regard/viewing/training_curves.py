@@ -22,7 +22,6 @@ CURVES = "curves.svg"
 POINTS = 240  # of a curve; more would not be told apart
 SPREAD = 30.0  # largest over smallest value from which on an axis is logarithmic
 FALLEN = 4.0  # the same for losses: on a linear axis, the first steps would press all others into one flat line
-TICKS = tuple(times * 10.0**power for power in range(-6, 7) for times in (1, 1.5, 2, 3, 5, 7))  # of such losses
 
 Event = Mapping[str, Any]
 Points = list[tuple[float, float]]
@@ -107,8 +106,6 @@ def _loss(steps: Sequence[Event], validations: Sequence[Event], usual: Course | 
     losses = [point for _, points, _ in curves for point in points]
     log = _wide(losses, FALLEN)
     plot = _plot(title, curves, log=log)
-    if log and not _wide(losses):  # over a larger spread, so many ticks would touch
-        plot = replace(plot, y=replace(plot.y, ticks=TICKS))
     if usual is None:
         return plot
     # As far as the run has come: what lies ahead would press together what is there. A mean stands amid its stretch.
