@@ -61,14 +61,8 @@ def test_overrides_vocabulary_and_length() -> None:
         inspect("demo", [language_model], length=7)
 
 
-def test_a_window_saves_no_products_and_the_page_says_so(demo: Inspection) -> None:
-    near = inspect("demo", ["model.window=5"])
-    assert isinstance(near, Inspection)
-    assert near.flops == demo.flops
-    assert near.to_json().keys() == demo.to_json().keys()
-    said = "a window hides products of attention and saves none: they are computed, and count\n"
-    assert said in near.to_text()
-    assert said not in demo.to_text()
+def test_a_window_saves_no_products(demo: Inspection) -> None:
+    assert inspect("demo", ["model.window=5"]).flops == demo.flops
 
 
 def test_memory_says_in_which_numbers(demo: Inspection) -> None:
@@ -83,8 +77,6 @@ def test_what_labels_cost_and_that_nothing_is_decoded() -> None:
     assert "with 25 tokens (--length)\n  training  19.3 MFLOP a token, forward and backward\n  reading   160 M" in page
     assert "for a batch of 655 rows: weights 20.9 MB" in page  # batch.tokens of the recipe
     assert "decoding" not in page
-    assert "a window hides" not in page
-    assert "a window hides" in inspect("tag-restoring", ["model.body.window=5"]).to_text()
     gaps = inspect("bert-small", vocabulary=68)
     assert (gaps.labels, gaps.flops.target_length) == (0, 64)
     assert gaps.wiring in gaps.to_text()

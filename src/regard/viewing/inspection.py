@@ -23,24 +23,19 @@ class Inspection(Anatomy):
     memory: Memory
     wiring: str
     """Empty where it gives labels."""
-    has_window: bool = False
-    """Whether self-attention sees only what is near; the page then says that this saves nothing."""
 
     def to_json(self) -> dict[str, object]:
         """Everything but the drawing as plain values; memory is in bytes."""
         values = asdict(self)
-        del values["wiring"], values["has_window"]
+        del values["wiring"]
         return values
 
     def to_text(self) -> str:
         """A page for a terminal."""
         labels = f"{so_many(self.labels, 'label')}, " if self.labels else ""
         title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
-        flops = _flops(self.flops)
-        if self.has_window:
-            flops += "\n  a window hides products of attention and saves none: they are computed, and count"
-        drawn = [self.wiring] if self.wiring else []
-        return "\n\n".join([title + _assumed(self), *drawn, matrix_table(self), flops, _memory(self.memory)])
+        parts = [title + _assumed(self), self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)]
+        return "\n\n".join(part for part in parts if part)
 
 
 def look(model: AnyModel, parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
@@ -51,9 +46,7 @@ def look(model: AnyModel, parts: Anatomy, length: int | None, tokens: int, beams
     """
     flops, memory = count(model, length or usual_length(model), tokens, beams)
     labels, wiring = (model.labels, "") if isinstance(model, LabelModel) else (0, draw(model))
-    settings = getattr(model, "settings", None)
-    has_window = getattr(getattr(settings, "body", settings), "window", None) is not None
-    return Inspection(**vars(parts), labels=labels, flops=flops, memory=memory, wiring=wiring, has_window=has_window)
+    return Inspection(**vars(parts), labels=labels, flops=flops, memory=memory, wiring=wiring)
 
 
 def _assumed(parts: Anatomy) -> str:
