@@ -146,3 +146,46 @@ def test_each_piece_of_memory_is_weighed_once() -> None:
     state = State((whole, whole[:2], whole.view(-1)), {"last": [torch.zeros(3, dtype=torch.long)]})
     assert weight(state) == 160 + 24
     assert weight([state, whole]) == 184
+
+
+def test_what_has_no_room_is_made_once_more_when_others_have_made_some() -> None:
+    class Kept:
+        forgot = 0
+
+        def forget(self) -> None:
+            self.forgot += 1
+
+    kept, let_go = Kept(), list[str]()
+    memory.keeps(kept)
+
+    def make() -> str:
+        if not (kept.forgot and let_go):
+            raise torch.OutOfMemoryError
+        return "made"
+
+    assert memory.made(make, lambda: let_go.append("own")) == "made"
+    assert (kept.forgot, let_go) == (1, ["own"])
+    with pytest.raises(torch.OutOfMemoryError):  # the second time it is not tried again
+        memory.made(no_memory)
+    with pytest.raises(RuntimeError, match="another mistake"):
+        memory.made(mistaken)
+    assert kept.forgot == 2
+
+
+def no_memory() -> bool:
+    raise torch.OutOfMemoryError
+
+
+def mistaken() -> bool:
+    raise RuntimeError("another mistake")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_within_reach_is_what_is_free_and_what_we_have() -> None:
+    device = torch.device("cuda")
+    before = memory.within_reach(device)
+    held = torch.empty(2**28, dtype=torch.uint8, device=device)
+    assert memory.within_reach(device) == pytest.approx(before, rel=0.05)
+    assert before <= torch.cuda.get_device_properties(device).total_memory
+    del held

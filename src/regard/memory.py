@@ -72,6 +72,21 @@ def release() -> None:
     torch.cuda.empty_cache()  # where there is no GPU, this does nothing
 
 
+def made(make: Callable[[], R], let_go: Callable[[], None] = lambda: None) -> R:
+    """What `make` makes. Where there is no room for it, all that nobody uses makes room, and what `let_go` lets go of.
+
+    The second is for whoever keeps things and cannot be asked to forget them, being at work.
+    """
+    try:
+        return make()
+    except RuntimeError as error:
+        if not ran_out(error):
+            raise
+    let_go()
+    release()
+    return make()
+
+
 def within_reach(device: torch.device) -> int:
     """Bytes of a GPU that this process has, or could have now; the rest is with others."""
     free, _ = torch.cuda.mem_get_info(device)

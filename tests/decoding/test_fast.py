@@ -169,18 +169,21 @@ def test_an_engine_weighs_what_its_memory_takes() -> None:
 
 
 def test_where_there_is_no_room_for_an_engine_the_others_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = weighing(1, 2)
-    plain, tries = fast._Engine.__init__, []
+    engines, tries = weighing(1, 2), list[int]()
 
-    def made(self: fast._Engine, *rest: Any) -> None:
+    def made(self: fast._Engine, *_: Any) -> None:
         tries.append(len(engines.kept))
         if engines.kept:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        plain(self, *rest)
+        self.weight = 3
 
     monkeypatch.setattr(fast._Engine, "__init__", made)
-    model = engines.model = ZOO["transformer"].model(vocabulary=12, seed=0)
-    assert engines._made(fast._Shape(2, 2, 8, 5), SPECIALS, SearchSettings(beam=2)).model is model
+    monkeypatch.setattr(fast, "within_reach", lambda _: 100)
+    weight = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32, data_ptr=lambda: 1)
+    engines.model = cast(Any, SimpleNamespace(parameters=lambda: iter([weight])))  # of a model on a GPU
+    with engines.lock:  # a search is under way, and nobody else may make it forget
+        found = engines.get(fast._Shape(2, 2, 8, 5), SPECIALS, SearchSettings(beam=2))
+    assert list(engines.kept.values()) == [found]
     assert tries == [2, 0]
 
 

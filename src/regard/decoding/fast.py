@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary, proxy
@@ -32,7 +33,7 @@ from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
-from regard.memory import keeps, ran_out, release, weight, within_reach
+from regard.memory import keeps, made, weight, within_reach
 from regard.models.interface import SequenceModel, State
 
 REACH = 32  # a step looks at the first so many positions; then at twice as many, …
@@ -343,13 +344,12 @@ class _Engines:
     def get(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
         """The engine for this shape, made if there is none. On a CPU there is nothing in one that is worth keeping."""
         parameter = next(self.model.parameters())
+        make = partial(_Engine, cast(FixedModel, self.model), shape, specials, settings, self.pool)
         if parameter.device.type != "cuda":
-            return _Engine(cast(FixedModel, self.model), shape, specials, settings, self.pool)
+            return make()
         key = (shape, specials, settings, parameter.device, parameter.dtype, parameter.data_ptr())
         engine = self.kept.pop(key, None)
-        if engine is None:
-            engine = self._made(shape, specials, settings)
-        self.kept[key] = engine
+        self.kept[key] = engine = engine or made(make, self.kept.clear)
         self._bound(MOST_ENGINES, MOST_SHARE * within_reach(parameter.device))
         return engine
 
@@ -360,18 +360,6 @@ class _Engines:
                 self.kept.clear()
             finally:
                 self.lock.release()
-
-    def _made(self, shape: _Shape, specials: Specials, settings: SearchSettings) -> _Engine:
-        """A new engine; where there is no room for it, the others make room."""
-        model = cast(FixedModel, self.model)
-        try:
-            return _Engine(model, shape, specials, settings, self.pool)
-        except RuntimeError as error:
-            if not ran_out(error):
-                raise
-        self.kept.clear()
-        release()
-        return _Engine(model, shape, specials, settings, self.pool)
 
     def _bound(self, most: int, heaviest: float) -> None:
         """Keep the last used ones, few and light enough; the very last in any case."""

@@ -23,7 +23,7 @@ from regard.batch import Batch, Tokens
 from regard.decoding import graphs
 from regard.decoding.graphs import Recorded, batch_size, next_size
 from regard.errors import InternalError
-from regard.memory import keeps, ran_out, release, weight, within_reach
+from regard.memory import keeps, made, weight, within_reach
 from regard.models.interface import SequenceModel
 
 FIRST_CAPACITY = 256
@@ -189,19 +189,9 @@ class RecordedSteps(SequenceModel[RecordedState]):
     def move(self, state: Any, rows: Tensor, length: int, capacity: int) -> RecordedState:
         """These rows of a state in a memory of their own."""
         size = batch_size(len(rows))
-        memory = self._free.take(size, capacity) or self._made(size, capacity)
+        memory = self._free.take(size, capacity) or made(lambda: _Memory(self.model, size, capacity, self._pool))
         memory.load(state, rows)
         return RecordedState(self, None, _Lease(memory, self._free), len(rows), length, memory.turn)
-
-    def _made(self, rows: int, capacity: int) -> _Memory:
-        """A new memory; where there is no room for it, those that nobody uses make room."""
-        try:
-            return _Memory(self.model, rows, capacity, self._pool)
-        except RuntimeError as error:
-            if not ran_out(error):
-                raise
-        release()
-        return _Memory(self.model, rows, capacity, self._pool)
 
     def _capacity(self, length: int) -> int:
         """Room for at least one token more; each time there is too little, twice as much."""
