@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -74,9 +75,10 @@ def by_the_clock(bench: Bench, name: str) -> None:
         "test": pair(bench, "europarl-ende/test", "bz2"),
         "news": pair(bench, "wmt14-newstest2014-ende/newstest2014", "gz"),
     }
-    for test, files in tests.items():
-        for how, beam in (("", ()), (" beam 12", WIDE)):
-            scores = evaluated(bench, folder, files, *beam)
+    asked = [(test, how, beam) for test in tests for how, beam in (("", ()), (" beam 12", WIDE))]
+    with ThreadPoolExecutor() as side_by_side:
+        found = side_by_side.map(lambda each: evaluated(bench, folder, tests[each[0]], *each[2]), asked)
+        for (test, how, _), scores in zip(asked, found, strict=True):
             bench.result(name, f"{test}{how} BLEU", scores["BLEU"])
 
 
