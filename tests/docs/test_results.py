@@ -30,12 +30,14 @@ Table = dict[str, dict[str, str]]
 PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
 OPENING = PAGE.partition("\n## ")[0]
 MULTI30K, FIVE_MINUTES = "Multi30k, English to German and to French", "Five minutes of Europarl"
+LONGER = "Twenty-five minutes of Europarl"
 FRENCH, SHIPPED, BEYOND = "French to English", "The models that come with Regard", "Beyond translation"
 CHINESE = "Chinese to English"
 SEEDS = "BLEU tokenised, lower-cased: seeds 1, 2, 3"
 ROWS = {
     "five-minutes": "the recipe as it is, beam 4",
     "five-minutes-sinusoidal": "that, so many steps, compiled before, beam 4",
+    "twenty-five-minutes": "the recipe as it is, beam 4",
     "shakespeare": "the last tenth of the plays",
     "war-and-peace": "the last tenth of the novel",
 }
@@ -89,8 +91,8 @@ def place_of(model: str, figure: Figure) -> tuple[str, str]:
         column = f"{kind.replace('sacreBLEU tokenised', 'BLEU tokenised')}, lower-cased"
         table = tables(part)[["multi30k-fr", "multi30k-r-drop"].index(model) + 1]
         return first(table[figure.set.removesuffix("-fr")][column]), part
-    if model in ("five-minutes", "five-minutes-sinusoidal"):
-        part = section(FIVE_MINUTES)
+    if model in ROWS:
+        part = section(LONGER if model == "twenty-five-minutes" else FIVE_MINUTES)
         return first(tables(part)[0][ROWS[model]][COLUMNS[figure.set]]), part
     if model == "fr-en":
         part = section(FRENCH)
@@ -197,6 +199,18 @@ def test_the_test_set_of_shipped_translators() -> None:
 def test_the_nats_of_the_writer_are_those_of_its_card() -> None:
     perplexity = said(card("writer"), 'name: "perplexity per token" value:')
     assert said(section(SHIPPED), "The writer reached") == f"{math.log(float(perplexity)):.3f}"
+
+
+def test_the_long_run_stands_beside_the_short_one() -> None:
+    """Figures that both tables have are the same, and the cost is what a card would say of so many steps and tokens."""
+    short, long = table_rows(section(FIVE_MINUTES)), tables(section(LONGER))[0]
+    place = [row[0] for row in short].index(ROWS["five-minutes"])
+    for here, (_, *there) in zip(
+        ("five minutes, beam 4", "five minutes, beam 12, α = 0.8"), short[place:], strict=False
+    ):
+        assert [first(long[here][column]) for column in COLUMNS.values()] == [first(cell) for cell in there[:2]]
+    flops = training_flops(load_recipe("twenty-five-minutes"), 32_000, 1_940_000_000, 38_600)
+    assert f"at {written(flops, 1)} FLOPs" in " ".join(section(LONGER).split())
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
