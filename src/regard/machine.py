@@ -62,7 +62,7 @@ def matmul_speed(machine: Machine, rows: int, width: int, inner: int) -> float:
     left, right = (torch.ones(shape, dtype=kind, device=machine.device) for shape in ((rows, width), (width, inner)))
     at_a_time = 10 if machine.device == "cuda" else 1  # to wait for a GPU takes as long as a product or two
     tries: list[float] = []
-    with _one_thread():
+    with threads_of(1):
         _multiply(machine, left, right, 1)  # the first one waits for libraries to be loaded
         while len(tries) < LEAST_TRIES or sum(tries) < MEASURED:
             begun = time.perf_counter()
@@ -72,10 +72,33 @@ def matmul_speed(machine: Machine, rows: int, width: int, inner: int) -> float:
     return threads * 2 * rows * width * inner * at_a_time / min(tries)
 
 
+def threads_that_help(rows: int, width: int, inner: int) -> int:
+    """How many threads of the CPU compute such products fastest just now: all, or one where others want the cores too.
+
+    Threads that share a small product wait for the last of them. If that one waits for its core, each product takes
+    as long as another program's turn, and all together are slower than one by far.
+    """
+    left, right = torch.ones(rows, width), torch.ones(width, inner)
+    together = _products_per_second(left, right)
+    with threads_of(1):
+        alone = _products_per_second(left, right)
+    return torch.get_num_threads() if together >= alone else 1
+
+
+def _products_per_second(left: torch.Tensor, right: torch.Tensor) -> float:
+    torch.matmul(left, right)  # the first one waits for libraries to be loaded
+    count, begun = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - begun) < MEASURED or not count:
+        torch.matmul(left, right)
+        count += 1
+    return count / seconds
+
+
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def threads_of(count: int) -> Iterator[None]:
+    """So many threads of the CPU, in this block."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
