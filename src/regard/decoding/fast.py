@@ -369,10 +369,12 @@ class _Engines:
 
 
 _ENGINES: WeakKeyDictionary[nn.Module, _Engines] = WeakKeyDictionary()
+_LOCK = Lock()  # of them: searches of one model in several threads must find the same engines, with the same lock
 
 
 def _engines(model: nn.Module) -> _Engines:
-    engines = _ENGINES.get(model)
-    if engines is None:
-        engines = _ENGINES[model] = _Engines(model)
-    return engines
+    with _LOCK:
+        engines = _ENGINES.get(model)
+        if engines is None:
+            engines = _ENGINES[model] = _Engines(model)
+        return engines
