@@ -1,6 +1,6 @@
 """Beam search in memory that stays in place: on a GPU a whole round of it, model and all, is recorded and replayed.
 
-Shapes: B sentences, N beams, R = B·N rows, C candidates, L longest text, V vocabulary.
+Shapes: B sentences, N beams, R = B·N rows, T tokens, C candidates, P texts kept, L longest text, V vocabulary.
 
 The same search as `regard.decoding.search`, for the settings most people use: penalties of length, no constraints.
 `search` takes this one where it can and that one where it must. What differs is that no shape ever changes:
