@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.models.interface import Learner, SequenceModel
+
 from .pages import DOCS, ROOT, table_rows
 
 SHAPED = [
@@ -23,6 +25,13 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
     described = [row[0].strip("`").replace("\\|", "|") for row in table_rows(text)]
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     assert described == contract["layers"]
+
+
+def test_the_interface_of_models_is_described() -> None:
+    text = (DOCS / "design.md").read_text(encoding="utf-8").partition("## The waist")[2].partition("\n## ")[0]
+    described = re.findall(r"`(\w+)(?:\([\w, ]*\))?`", text)
+    offered = {name for each in (Learner, SequenceModel) for name in {**vars(each), **each.__annotations__}}
+    assert {name for name in offered if not name.startswith("_")} <= set(described)
 
 
 def named(tree: ast.AST) -> Iterator[str]:
