@@ -103,6 +103,22 @@ def test_a_recipe_that_was_given_is_not_changed(files: list[str], trained: list[
     assert trained[0].training == load_recipe("small").training
 
 
+@pytest.mark.parametrize("place", ["lr=0.1/r.toml", "runs/lr=0.1/r.toml", "lr=0.1.toml"])
+def test_the_path_of_a_recipe_may_look_like_a_setting(place: str, files: list[str], trained: list[Recipe]) -> None:
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    Path(place).write_text('extends = "tiny"\nname = "mine"\n')
+    ran = regard("train", "training.steps=7", place, *files)
+    assert ran.code == 0, ran.err
+    assert (trained[0].name, trained[0].training.steps) == ("mine", 7)
+
+
+def test_a_recipe_that_is_not_there_is_named_and_a_setting_is_none(files: list[str], trained: list[Recipe]) -> None:
+    ran = regard("train", "runs/lr=0.1/r.toml", *files)
+    assert (ran.code, trained) == (66, [])
+    assert "runs/lr=0.1/r.toml: must be a file that can be read" in ran.err
+    assert "write the key with dots" in regard("train", "tiny", "training/steps=7", *files).err
+
+
 @pytest.mark.parametrize("name", ["words.tsv", "words.TSV.gz", "w.jsonl"])
 def test_one_file_may_hold_both_sides(
     name: str, tmp_path: Path, trained: list[Recipe], monkeypatch: pytest.MonkeyPatch

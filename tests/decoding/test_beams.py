@@ -46,6 +46,16 @@ def test_groups_choose_by_hand() -> None:
     assert [each.score for each in answers] == pytest.approx(torch.tensor([0.5, 0.3, 0.2]).log().tolist())
 
 
+def test_a_group_that_pays_for_a_token_reports_its_probability_without_the_price() -> None:
+    """A is so likely that the second group takes it, too, and pays 1; then it pays for B, and takes C."""
+    chain = Chain({START: {A: 0.9, B: 0.1}, A: {B: 0.6, C: 0.4}, B: {END: 1.0}, C: {END: 1.0}})
+    [answers] = beam_search(chain, sources(1), SPECIALS, replace(EVEN, beam=2, nbest=2, groups=2))
+    assert [each.tokens for each in answers] == [(A, B), (A, C)]
+    wanted = torch.tensor([0.54, 0.36]).log().tolist()
+    assert [each.log_probability for each in answers] == pytest.approx(wanted)
+    assert [each.score for each in answers] == pytest.approx(wanted)
+
+
 def test_groups_without_strength_choose_alike() -> None:
     [answers] = beam_search(MODEL, None, SPECIALS, replace(EVEN, diversity=0.0), [Constraints()])
     [[greedy]] = beam_search(MODEL, None, SPECIALS, replace(EVEN, beam=1, nbest=1, groups=1), [Constraints()])

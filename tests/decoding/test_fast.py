@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -116,6 +119,25 @@ def test_engines_do_not_keep_a_model_alive() -> None:
     assert len(fast._ENGINES) == before + 1
     del model
     assert len(fast._ENGINES) == before
+
+
+def test_searches_that_begin_at_once_share_their_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so their lock; who has another one runs recordings beside them."""
+    model, threads, made = ZOO["transformer"].model(vocabulary=12, seed=0), 4, fast._Engines.__init__
+    together = Barrier(threads)
+
+    def slowly(self: fast._Engines, of: nn.Module) -> None:
+        time.sleep(0.05)
+        made(self, of)
+
+    def first_search(_: int) -> fast._Engines:
+        together.wait()
+        return fast._engines(model)
+
+    monkeypatch.setattr(fast._Engines, "__init__", slowly)
+    with ThreadPoolExecutor(threads) as pool:
+        first, *others = pool.map(first_search, range(threads))
+    assert all(each is first for each in others)
 
 
 def test_an_engine_goes_with_its_search() -> None:

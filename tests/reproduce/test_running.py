@@ -147,6 +147,8 @@ def test_a_row_has_what_regard_evaluate_says_and_what_its_log_adds_up_to(done: P
     events = [json.loads(line) for line in (place / folder.METRICS).read_text().splitlines()]
     steps = [event for event in events if event["event"] == "step"]
     assert found.tokens == sum(event["tokens"] for event in steps)
+    speeds = sorted(event["tokens"] / event["took"] for event in steps)
+    assert speeds[0] < found.speed < speeds[-1]
     assert len(steps) <= 60  # so each is a point
     assert [loss for _, loss in found.learning] == [round(event["loss"], 4) for event in steps]
     assert found.learning[-1][0] == round((found.tokens - steps[-1]["tokens"] / 2) / 1e6, 3)
@@ -459,6 +461,13 @@ def test_every_machine_that_a_row_was_trained_on_is_named() -> None:
     starts = [{"torch": "2.11", "machine": name} for name in ("one H200", "2 cores", "one H200")]
     assert running._in_turn(starts, "machine") == "one H200, then 2 cores"
     assert running._in_turn(starts, "torch") == "2.11"
+
+
+def test_the_speed_of_a_row_is_that_of_the_report_in_the_middle() -> None:
+    """Neither one that waited for the compiler counts, nor one that was lucky."""
+    steps = [{"tokens": 600, "took": took} for took in (60.0, 2.0, 1.0, 3.0, 2.0)]
+    assert running._speed(steps) == 300
+    assert running._speed([]) == 0
 
 
 def test_bleu_by_length_is_that_of_the_lines_of_that_length() -> None:

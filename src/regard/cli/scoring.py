@@ -35,10 +35,13 @@ from regard.status import StatusLine
 
 if TYPE_CHECKING:
     from regard.api import Model
+    from regard.decoding.search import SearchSettings
     from regard.evaluation.alignment import Gold
     from regard.evaluation.catalogue import Scoring
     from regard.evaluation.likelihood import Likelihood
+    from regard.evaluation.metrics import Lines
     from regard.evaluation.metrics import Progress as Counting
+    from regard.evaluation.report import Report, TestSet
     from regard.evaluation.significance import Difference
 
 ALIGNED_AT_A_TIME = 1_000  # pairs; the first so many decide which attention to align with
@@ -98,9 +101,7 @@ def evaluate(
     """
     from regard.evaluation.metrics import Lines
     from regard.evaluation.report import TestSet
-    from regard.evaluation.report import evaluate as report
-    from regard.files import destination, write_file
-    from regard.translation.result import one_line
+    from regard.files import destination
 
     if out is not None:
         destination(out)  # a mistake is found now, not after an hour of translating
@@ -124,18 +125,11 @@ def evaluate(
     sources, references = _test_set(loaded, model, source, reference or [])
     scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []), rouge)
     search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
-    with naming_options(), Progress() as progress:
-        found = loaded.translations(sources, search, progress.add)
-    hypotheses = [one_line(best.text) for best, *_ in found]  # what is scored is what stands in the file
-    if out is not None:
-        write_file(out, "".join(f"{text}\n" for text in hypotheses))
-    with _counting() as counting:
-        probable, problem = _likelihood(loaded, sources, references[0], counting)
-        names: list[Path | None] = [*reference] if reference else [None]
-        files = [TestSet.of("source", source, sources)]
-        files += [TestSet.of("reference", *one) for one in zip(names, references, strict=True)]
-        result = report(sources, Lines(hypotheses, references), scoring, probable, files, examples, counting)
-    result.notes.extend(problem)
+    lines = Lines(_translated(loaded, sources, search, out), references)
+    names: list[Path | None] = [*reference] if reference else [None]
+    files = [TestSet.of("source", source, sources)]
+    files += [TestSet.of("reference", *one) for one in zip(names, references, strict=True)]
+    result = _judged(loaded, sources, lines, scoring, files, examples)
     print(json.dumps(result.to_json(), ensure_ascii=False) if as_json else result.to_text())
 
 
@@ -353,6 +347,32 @@ def _equally_long(files: Sequence[Path]) -> list[list[str]]:
     # Each with the last, which is a reference: an error then says where the two seem to part.
     pairs = [read_pairs(file, files[-1]) for file in files[:-1]]
     return [*([pair.source for pair in some] for some in pairs), [pair.target for pair in pairs[0]]]
+
+
+def _translated(loaded: Model, sources: Sequence[str], search: SearchSettings, out: Path | None) -> list[str]:
+    """The best translation of each source, on one line; also in a file, if one is given."""
+    from regard.files import write_file
+    from regard.translation.result import one_line
+
+    with naming_options(), Progress() as progress:
+        found = loaded.translations(sources, search, progress.add)
+    texts = [one_line(best.text) for best, *_ in found]  # what is scored is what stands in the file
+    if out is not None:
+        write_file(out, "".join(f"{text}\n" for text in texts))
+    return texts
+
+
+def _judged(
+    loaded: Model, sources: Sequence[str], lines: Lines, scoring: Scoring, files: list[TestSet], examples: int
+) -> Report:
+    """The report on translations: their scores, and how probable the first references are."""
+    from regard.evaluation.report import evaluate
+
+    with _counting() as counting:
+        probable, problem = _likelihood(loaded, sources, lines.references[0], counting)
+        report = evaluate(sources, lines, scoring, probable, files, examples, counting)
+    report.notes.extend(problem)
+    return report
 
 
 def _scoring(tokenize: str | None, lowercase: bool, language: str | None, rouge: bool) -> Scoring:

@@ -86,12 +86,13 @@ class _Asked:
         cls, recipe: str | None, overrides: list[str], source: str | None, target: str | None, out: Path | None,
         resume: bool,
     ) -> _Asked:  # fmt: skip
-        """Sort the arguments: what has no = in it is a recipe."""
+        """Sort the arguments into the recipe and its changes."""
         from regard.data.formats import format_by_name
         from regard.settings.tree import text_of
 
         arguments = [recipe, *overrides] if recipe is not None else []
-        names = [argument for argument in arguments if "=" not in argument]
+        names = [argument for argument in arguments if _is_recipe(argument)]
+        changes = [argument for argument in arguments if not _is_recipe(argument)]
         if len(names) > 1:
             raise UsageError(f"train: takes one recipe, but got {len(names)}: {', '.join(names)}. Keep one.")
         if target is None and source is not None and format_by_name(source) is None:
@@ -103,7 +104,7 @@ class _Asked:
             raise UsageError("train: --source and --target must be given together, but --source is missing. Give both.")
         if resume and (out is None or names):
             raise UsageError("train --resume: needs --out and no recipe: the folder holds its own.")
-        begun = any(argument.startswith("init=") for argument in arguments)
+        begun = any(change.startswith("init=") for change in changes)
         if not (resume or names or begun) and source is None:
             raise UsageError(
                 "train: needs a recipe or --source and --target, or a model to go on from, as init=FOLDER. "
@@ -113,7 +114,6 @@ class _Asked:
         keys = "".join(f", {name}={text_of(place)}" for name, place in sides.items())
         data = [f"data={{kind='files'{keys}}}"] if sides else []
         typed = [word for name, place in sides.items() for word in (f"--{name}", quote(place))]
-        changes = [argument for argument in arguments if "=" in argument]
         return cls(names[0] if names else None, changes, data, typed, out if resume else None)
 
     def recipe(self) -> Recipe:
@@ -154,6 +154,12 @@ class _Asked:
         settings = load_recipe("small", [*self.data, *self.changes])
         size = measure(settings.data)
         return choose(size, _machine(settings), self.data, self.changes)
+
+
+def _is_recipe(argument: str) -> bool:
+    """Whether an argument is a recipe and no change to one: it has no =, or is a path with one, as lr=0.1/r.toml."""
+    key, equals, _ = argument.partition("=")
+    return not equals or (argument.endswith(".toml") and ("/" in key or Path(argument).is_file()))
 
 
 def _machine(recipe: Recipe) -> Machine:

@@ -5,7 +5,8 @@
     corpus.valid(), corpus.test()         from files of their own, or held out while `train` streamed by
     print(corpus.report().to_text())      what was read, dropped and found odd
 
-What a file may look like is said in `regard.data.formats`, and what is dropped in `regard.data.filters`.
+What a file may look like is said in `regard.data.formats`, what is dropped in `regard.data.filters`,
+and what is held out in `regard.data.holding`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.counts import agreeing, so_many
-from regard.data.filters import (
-    ADVICE,
-    HELD_OUT_LABELLED,
-    NO_FILTERS,
-    Filters,
-    HeldAtEnd,
-    HeldBySource,
-    HeldShare,
-    HoldOut,
-    Kept,
-    Sieve,
-)
+from regard.data.filters import ADVICE, NO_FILTERS, Filters, Kept, Sieve
 from regard.data.formats import (
     BLOCK,
     Block,
@@ -50,6 +40,7 @@ from regard.data.formats import (
     text_blocks,
 )
 from regard.data.generated import Generated, Pair, Splits, generate
+from regard.data.holding import HELD_OUT_LABELLED, HeldAtEnd, HeldBySource, HeldShare, HoldOut
 from regard.data.labelled import Answers, Classes, Labelled, LabelSources, Restoring, Tagged, answers_of, place_of
 from regard.data.labelled import splits as label_splits
 from regard.data.music import splits as music_splits

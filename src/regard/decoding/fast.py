@@ -1,6 +1,6 @@
 """Beam search in memory that stays in place: on a GPU a whole round of it, model and all, is recorded and replayed.
 
-Shapes: B sentences, N beams, R = B·N rows, C candidates, L longest text, V vocabulary.
+Shapes: B sentences, N beams, R = B·N rows, T tokens, C candidates, P texts kept, L longest text, V vocabulary.
 
 The same search as `regard.decoding.search`, for the settings most people use: penalties of length, no constraints.
 `search` takes this one where it can and that one where it must. What differs is that no shape ever changes:
@@ -369,10 +369,12 @@ class _Engines:
 
 
 _ENGINES: WeakKeyDictionary[nn.Module, _Engines] = WeakKeyDictionary()
+_LOCK = Lock()  # of them: searches of one model in several threads must find the same engines, with the same lock
 
 
 def _engines(model: nn.Module) -> _Engines:
-    engines = _ENGINES.get(model)
-    if engines is None:
-        engines = _ENGINES[model] = _Engines(model)
-    return engines
+    with _LOCK:
+        engines = _ENGINES.get(model)
+        if engines is None:
+            engines = _ENGINES[model] = _Engines(model)
+        return engines

@@ -1,6 +1,6 @@
 """Random numbers that follow from a seed, a step and a token, and from nothing else.
 
-Shapes: B rows, K tokens, V vocabulary.
+Shapes: B rows, S steps, K tokens, V vocabulary.
 
 A generator with a state gives a row other numbers when its neighbours change. These numbers are computed from names
 instead: the seed's Philox stream gives each step two keys of 32 bits, and a mixing function turns a token's number and

@@ -1,6 +1,6 @@
 """How likely a model finds texts that are given: forced decoding.
 
-Shapes: B rows, T tokens, D model, V vocabulary.
+Shapes: B rows, T tokens, N tokens of all rows, n of them at a time, D model, V vocabulary.
 """
 
 from __future__ import annotations

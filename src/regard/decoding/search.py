@@ -1,7 +1,7 @@
 """Greedy and beam search (Attention Is All You Need, section 6.1; the penalties are of Wu et al. 2016, section 7).
 
-Shapes: B rows, N beams, C candidates, L longest length, S source tokens, V vocabulary. A row of the batch is a
-sentence, or with `groups` one of a sentence's groups of beams.
+Shapes: B rows, N beams, R = B·N rows that the model reads, T tokens, C candidates, P texts kept, L longest length,
+S source tokens, V vocabulary. One of the B is a sentence, or with `groups` one of a sentence's groups of beams.
 
 Search looks for the finished text y with the highest
 

@@ -1,6 +1,6 @@
 """A model whose steps are recorded: for sampling, and for any search that steps through `SequenceModel`.
 
-Shapes: R rows, T tokens, V vocabulary.
+Shapes: R rows, T tokens, D model, V vocabulary.
 
 `recorded(model)` is the model as others know it, `start`, `step` and `select`. Behind it, keys and values move into
 memory that stays (`regard.layers.fixed`) with the first single token, and on a GPU each further step is one launch.
@@ -158,9 +158,9 @@ class RecordedSteps(SequenceModel[RecordedState]):
         """As the model's."""
         return self.model.features(batch)
 
-    def logits(self, features_BTD: Tensor) -> Tensor:
+    def logits(self, features_RTD: Tensor) -> Tensor:
         """As the model's."""
-        return self.model.logits(features_BTD)
+        return self.model.logits(features_RTD)
 
     def start(self, source: Tokens | None, rows: int) -> RecordedState:
         """As the model's."""

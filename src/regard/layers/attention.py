@@ -1,6 +1,6 @@
 """Multi-head scaled dot-product attention (Attention Is All You Need, section 3.2).
 
-Shapes: B rows, Q queries, K keys, D model, H heads, E size of one head's key or value.
+Shapes: B rows, R rows of all beams, T tokens, Q queries, K keys, D model, H heads, E size of one head's key or value.
 
     Attention(Q, K, V) = softmax(Q·Kᵀ / √d_k)·V
     MultiHead(x, kv)   = Concat(head_1, …, head_h)·W_O,   head_i = Attention(x·W_Q_i, kv.keys_i, kv.values_i)

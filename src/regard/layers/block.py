@@ -1,6 +1,6 @@
 """Encoder and decoder layers: attention and feed-forward, each inside a residual connection.
 
-Shapes: B rows, S source tokens, T target tokens, D model.
+Shapes: B rows, S source tokens, T target tokens, Q queries, D model.
 
     post-norm, the paper's:  y = LayerNorm(x + Dropout(f(x)))
     pre-norm:                y = x + Dropout(f(LayerNorm(x)))

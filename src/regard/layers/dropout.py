@@ -1,5 +1,7 @@
 """Dropout whose choices are a pure function of where they are made (Srivastava et al. 2014; the paper's section 5.4).
 
+Shapes: B rows, T tokens, D model.
+
     y = x ⊙ keep / (1 - p),    keep = hash(seed of the step and of this module, place in the batch) ≥ p
 
 A usual dropout draws from a generator, and what it draws depends on everything drawn before. Here it depends on the

@@ -1,6 +1,6 @@
 """Residual connection, dropout and layer normalisation in one kernel, for GPUs.
 
-Shapes: N tokens, D model.
+Shapes: N tokens, D model, P programs of a kernel.
 
     joined = x + Dropout(y),    output = LayerNorm(joined)
 

@@ -1,6 +1,6 @@
 """Who may look at whom.
 
-Shapes: B rows, Q queries, K keys.
+Shapes: B rows, H heads, Q queries, K keys.
 
 One rule covers padded, packed, causal, windowed and cached rows alike, because it speaks of positions and
 segments instead of matrix corners. Query i sees key j when

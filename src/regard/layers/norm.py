@@ -1,6 +1,8 @@
 """Layer normalisation (Ba et al. 2016) that keeps the precision of what it reads.
 
-LayerNorm(x) = (x - mean(x)) / √(var(x) + ε) ⊙ g + b,   over the last dimension
+Shapes: B rows, T tokens, D model.
+
+    LayerNorm(x) = (x - mean(x)) / √(var(x) + ε) ⊙ g + b,   over the last dimension
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Telling a model where a token stands.
 
-Shapes: B rows, T tokens, Q queries, K keys, D model, H heads, E head size, R relative distances.
+Shapes: B rows, T tokens, Q queries, K keys, D model, H heads, E head size, R relative distances,
+X = T·R of them laid end to end.
 
 Two places to say it. *Added to the embedding* (Attention Is All You Need, section 3.5):
 

@@ -1,6 +1,6 @@
 """Translation and summaries without an encoder: source, separator and target are one sequence (Liu et al. 2018).
 
-Shapes: B rows, S source tokens, T target tokens, D model, V vocabulary.
+Shapes: B rows, S source tokens, T target tokens, U tokens of both, D model, V vocabulary.
 
     x_1 … x_n <end> <start> y_1 … y_m          is read;  <start> is the separator
                     y_1     y_2 … <end>        is to be answered: the loss is on the target only

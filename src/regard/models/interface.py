@@ -1,4 +1,4 @@
-"""The waist of the hourglass: what every model offers, and all that search, training and pictures know of it.
+"""The waist of the hourglass: what every model offers to search, training and pictures.
 
 Shapes: B rows, S source tokens, T target tokens, D model, V vocabulary.
 """
@@ -17,7 +17,10 @@ from regard.errors import UsageError
 
 
 class State(Protocol):
-    """Everything a model keeps between two decoding steps, as a value: steps make a new one."""
+    """Everything a model keeps between two decoding steps, as a value: steps make a new one.
+
+    Memory that stays in place is the exception: see `regard.layers.fixed`.
+    """
 
     def select(self, rows: Tensor) -> Self:
         """The given rows, in the given order; search keeps, copies and drops rows with this."""
@@ -53,8 +56,9 @@ class Learner(nn.Module, ABC):
 class SequenceModel(Learner, Generic[StateT]):
     """A model that gives the next token's scores, all positions at once or step by step.
 
-    Training calls `forward`. Decoding calls `start` once and `step` for each token. A model writes one
-    private decoding path that both use, so that they cannot drift apart; `tests/contracts` holds it to that.
+    Training calls `losses`, which asks for `features` and `logits`. Decoding calls `start` once and `step` for each
+    token. A model writes one private decoding path that `features` and `step` share, so that they cannot drift apart;
+    `tests/contracts` holds it to that.
     """
 
     vocabulary: int

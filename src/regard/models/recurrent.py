@@ -1,7 +1,7 @@
 """Recurrent encoder-decoders: a fixed context, or attention to the encoder's states, soft or hard.
 
-Shapes: B rows, S source tokens, T target tokens, D model, E embedding, X decoder input, K source positions,
-V vocabulary.
+Shapes: B rows, S source tokens, T target tokens, D model, E embedding, X decoder input, Q queries,
+K source positions, V vocabulary.
 
     h_1 … h_S = encoder(E[source])                   the states
     s_0, c    = summary(h)                           where the decoder starts; the fixed context

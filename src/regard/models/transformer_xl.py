@@ -1,6 +1,6 @@
 """Transformer-XL: a language model that remembers what it read before this row (Dai et al. 2019).
 
-Shapes: B rows, T tokens, M tokens of memory, D model.
+Shapes: B rows, T tokens, M tokens of memory, D model, V vocabulary.
 
     h_n = layer_n(queries: h_(n-1),  keys and values: [SG(m_(n-1)) ∘ h_(n-1)])        m: what h was for the row before
 
