@@ -28,7 +28,7 @@ from regard.data.sources import Files, Mixture, Text
 from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.likelihood import Likelihood
-from regard.folder import Loaded
+from regard.folder import Loaded, read_recipe
 from regard.layers.positions import TooLongError
 from regard.models.build import build_any
 from regard.recipe import load_recipe
@@ -36,6 +36,7 @@ from regard.reproduce import judging
 from regard.reproduce import published as module
 from regard.reproduce.judging import Judge
 from regard.reproduce.published import Figure, Publication, Publications, TestFiles, Verdict, check, published
+from regard.reproduce.sameness import Made
 from tests.tiny import ENGLISH, GERMAN, failed
 from tests.tiny import regard as command
 
@@ -57,7 +58,7 @@ def test_every_figure_has_a_recipe_and_a_tolerance() -> None:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Publications:
+def words(words_model: Path, tmp_path: Path) -> Publications:
     """A published figure of the model of thirteen words, on a test set in which one word is another."""
     files = {}
     for name, lines in (("words.en.gz", ENGLISH), ("words.de.gz", ["nichts", *GERMAN[1:]])):
@@ -69,7 +70,7 @@ def words(tmp_path: Path) -> Publications:
     )
     signatures = {"exact": "percent of 13 lines, to the letter", "perplexity": "another"}
     sets = {"words": TestFiles("words.en.gz", "words.de.gz")}
-    model = Publication("thirteen words", "words", figures)
+    model = Publication("thirteen words", str(words_model / "recipe.toml"), figures)
     return Publications(files, {}, sets, signatures, {"words": model})
 
 
@@ -119,7 +120,7 @@ def test_a_language_model_has_one_file(babbling_model: Path, tmp_path: Path) -> 
     (tmp_path / "text").write_text("one\ntwo\n", encoding="utf-8")
     files = {"text": hashlib.sha256(b"one\ntwo\n").hexdigest()}
     figure = Figure("text", "perplexity per byte", "bytes", 1.0, 1e9)
-    model = Publication("babble", "babble", (figure,))
+    model = Publication("babble", str(babbling_model / "recipe.toml"), (figure,))
     signature = {"bytes": "text|line by line|bytes:8|UTF-8|line ends:yes"}
     known = Publications(files, {}, {"text": TestFiles("text")}, signature, {"babble": model})
     (verdict,) = check("babble", babbling_model, tmp_path, known)
@@ -200,36 +201,147 @@ def test_a_model_that_does_something_else_is_refused(preset: str, kind: str, doe
             module._must_fit(loaded, "here:", files)
 
 
+def made_as(name: str, *overrides: str, corpus: str | None = None, ended: str | None = "done") -> Made:
+    """A model as the command trains it that is printed for a published one, with changes."""
+    known = published()
+    model = known.models[name]
+    recipe = load_recipe(model.recipe, [*known._corpus(model, "here"), *model.overrides, *overrides])
+    learned = known.corpora.get(corpus or model.corpus or "", {})
+    return Made(recipe, {str(getattr(recipe.data, key)): known.files[file] for key, file in learned.items()}, ended)
+
+
+def refused(made: Made, name: str) -> str | None:
+    try:
+        module._must_be_one(made, "here:", name, published())
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", published().models)
+def test_a_model_trained_by_the_command_that_is_printed_may_be_checked(name: str) -> None:
+    assert refused(made_as(name), name) is None
+    more = (
+        "name=mine", "seed=7", "device=cpu", "training.compile=no", "training.validate_every=50",
+        "training.save_every=50", "training.keep=9", "training.parts=2", "training.precision=fp32",
+        "training.deterministic=true", "training.bleu_lines=10", "log.tensorboard=false", "search.nbest=2",
+    )  # fmt: skip
+    assert refused(made_as(name, *more), name) is None
+    assert refused(replace(made_as(name), files=None, ended=None), name) is None
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_a_shipped_model_was_made_as_its_recipe_says(name: str) -> None:
+    place = shipped.path(name)
+    assert refused(Made.read(place, read_recipe(place)), name) is None
+
+
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("name", "overrides", "said"),
     [
-        (["name=everyday-en-de"], "holds one of `everyday-en-de`, which has figures of its own"),
-        (["name=everyday-de-en", "model.d_model=128"], "holds one of `everyday-de-en`, which has figures of its own"),
-        (["name=mine", "model.d_model=128"], "holds one of `mine`, whose model has other settings"),
-        (["name=mine"], None),
-        (["model.d_model=128"], None),
-        (
-            ["model.positions=sinusoidal", "model.activation=relu", "model.zero_start=false"],
-            "holds one of `five-minutes`, whose model has other settings",
-        ),
-        (["name=five-minutes-sinusoidal"], "holds one of `five-minutes-sinusoidal`, which has figures of its own"),
+        ("multi30k", ["training.r_drop=5"], "`training.r_drop` is 5.0, not 0.0"),
+        ("multi30k", ["training.steps=20000"], "`training.steps` is 20000, not 8000"),
+        ("multi30k", ["training.optimiser.rate=1e-3"], "`training.optimiser.rate` is 0.001, not 0.005"),
+        ("multi30k", ["training.ema=0.5"], "`training.ema` is 0.5, not 0.998"),
+        ("multi30k", ["training.average=2"], "`training.average` is 2, not 1"),
+        ("multi30k", ["batch.tokens=4096"], "`batch.tokens` is 4096, not 8192"),
+        ("multi30k", ["tokenizer.vocabulary=500"], "`tokenizer.vocabulary` is 500, not 10000"),
+        ("multi30k", ["model.window=5"], "`model.window` is 5, but must not be set"),
+        ("multi30k", ["search.beam=1"], "`search.beam` is 1, not 5"),
+        ("multi30k", ["data.filters.max_words=9"], "`data.filters.max_words` is 9, not 250"),
+        ("zh-en", ["data.columns=[1, 2]"], "`data.columns` is [1, 2], not [2, 1]"),
+        ("fr-en", ["training.optimiser.warmup=9"], "`training.optimiser.warmup` is 9, not 400"),
+        ("five-minutes", ["model.d_model=128"], "`model.d_model` is 128, not 512"),
+        ("five-minutes", ["training.by_clock=false"], "`training.by_clock` is false, not true"),
+        ("writer", ["training.steps=10"], "`training.steps` is 10, not 6000"),
+        ("everyday-en-de", ["data.weights=[1.0, 1.0]"], "`data.weights` is [1.0, 1.0], not [4.0, 1.0]"),
     ],
 )
-def test_another_model_is_refused_by_its_recipe(settings: list[str], said: str | None) -> None:
-    recipe, known = load_recipe("five-minutes", settings), published()
-    if said is None:
-        module._must_be_one(recipe, "here:", "five-minutes", known)
-        return
-    with pytest.raises(UsageError, match=rf"^here: it must hold a model of the recipe `five-minutes`, but {said}"):
-        module._must_be_one(recipe, "here:", "five-minutes", known)
+def test_a_model_of_other_settings_is_refused_and_each_is_named(name: str, overrides: list[str], said: str) -> None:
+    found = refused(made_as(name, *overrides, ended=None), name)
+    assert found is not None
+    assert found.startswith(f"here: it must hold a model that was made as that one, but {said}. Train one with the ")
+    assert f"`regard reproduce {name}` prints, or name another folder; `regard evaluate` scores any" in found
 
 
-def test_a_shipped_model_is_not_translated_to_find_out_that_it_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_search_of_a_language_model_decides_nothing() -> None:
+    assert refused(made_as("writer", "search.beam=1"), "writer") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "ended", "key"),
+    [
+        ("five-minutes", ["training.steps=30000"], "time", None),
+        ("five-minutes", ["training.steps=100"], "done", "steps"),  # the bound came first
+        ("five-minutes", ["training.minutes=1"], "time", "minutes"),
+        ("multi30k", ["training.minutes=60"], "done", None),  # it did not take so long
+        ("multi30k", ["training.minutes=1"], "time", "minutes"),
+        ("multi30k", ["training.patience=3"], "done", None),
+        ("multi30k", ["training.patience=3"], "no improvement", "patience"),
+    ],
+)
+def test_what_did_not_end_a_run_does_not_count(name: str, overrides: list[str], ended: str, key: str | None) -> None:
+    found = refused(made_as(name, *overrides, ended=ended), name)
+    assert found is None if key is None else f"but `training.{key}` is " in str(found)
+
+
+def test_a_model_of_another_corpus_is_refused() -> None:
+    german, french = (published().files[f"multi30k/task1/train.{side}.gz"][:12] for side in ("de", "fr"))
+    said = f'`data.target` is "here/multi30k/task1/train.fr.gz" ({german}…), not multi30k/task1/train.fr.gz ({french}…)'
+    found = refused(made_as("multi30k-fr", corpus="multi30k"), "multi30k-fr")
+    assert found is not None
+    assert f"made as that one, but {said}. Check it against `multi30k`, since" in found
+    # Files that nothing is known of are not those; nor is a corpus of another kind.
+    made = made_as("multi30k")
+    assert '`data.source` is "here/multi30k/task1/train.en.gz", not' in str(
+        refused(replace(made, files={}), "multi30k")
+    )
+    other = replace(made, recipe=load_recipe("multi30k"), files={})
+    assert 'but `data.kind` is "generated", not "files". Train one' in str(refused(other, "multi30k"))
+
+
+@pytest.mark.parametrize(
+    ("like", "name", "said"),
+    [
+        (
+            "multi30k-r-drop",
+            "multi30k",
+            "but `training.r_drop` is 5.0, not 0.0; `training.steps` is 20000, not 8000. Check",
+        ),
+        ("five-minutes", "five-minutes-sinusoidal", '`model.positions` is "rotary", not "sinusoidal"; '),
+        ("everyday-en-de", "five-minutes", "but holds one of `everyday-en-de`: `data.kind` is "),
+        ("everyday-en-de", "everyday-de-en", "`data.corpora.0.columns` is [1, 2], not [2, 1]"),
+        ("decoder-only-multi30k", "multi30k", '`: `model.kind` is "decoder-only", not "transformer"; `model.d_ff` '),
+    ],
+)
+def test_another_published_model_is_refused_and_named(like: str, name: str, said: str) -> None:
+    found = refused(made_as(like), name)
+    assert found is not None
+    assert said in found
+    assert f"Check it against `{like}`, since it was made as that, or name another folder" in found
+
+
+def test_a_model_folder_says_how_it_was_made(words_model: Path, babbling_model: Path) -> None:
+    made = Made.read(words_model, read_recipe(words_model))
+    assert made.ended == "done"
+    files = [words_model.parent / f"words.{side}" for side in ("en", "de")]
+    assert made.files == {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    bare = Made.read(babbling_model, read_recipe(babbling_model))
+    assert (bare.files, bare.ended) == (None, None)
+
+
+def test_nothing_is_translated_to_find_out_that_it_is_another(
+    words: Publications, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "Judge", lambda _: pytest.fail("it was to be refused before"))
+    model = replace(words.models["words"], overrides=("training.steps=50", "seed=9"))
+    with pytest.raises(
+        UsageError, match=rf"^{words_model}: to be checked against words .*`training.steps` is 40, not 50"
+    ):
+        check("words", words_model, tmp_path, replace(words, models={"words": model}))
     monkeypatch.chdir(tmp_path)
     ran = command("reproduce", "five-minutes", "--check", "everyday-en-de", "--data", tmp_path)
-    failed(ran, 2, "everyday-en-de: to be checked against five-minutes it must hold a model of the recipe")
+    failed(ran, 2, "everyday-en-de: to be checked against five-minutes it must hold a model that was made as that one")
 
 
 def test_a_wrong_folder_is_told_before_the_files_are_looked_at(

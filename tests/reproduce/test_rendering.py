@@ -17,6 +17,7 @@ from regard.reproduce.ladder import LADDER_EUROPARL, LADDER_MULTI30K
 from regard.reproduce.outcome import Judged, Outcome, Stretch
 from regard.reproduce.rendering import Table, markdown_table, render
 from regard.reproduce.study import Study
+from regard.reproduce.table2 import TABLE2
 from regard.reproduce.table3 import TABLE3
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -167,6 +168,40 @@ def test_rows_of_other_settings_are_named(tmp_path: Path) -> None:
     page = render(TABLE3, tmp_path).to_markdown()
     assert "Made with other settings than the study's: base with `--steps 9 seed=2`." in page
     assert "```text\nregard reproduce table3 --rows base --data FOLDER --steps 9 seed=2\n```" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "untrue"),
+    [
+        (["--steps 20", "model.d_model=32", "data.kind=generated", "model.d_ff=64"], "model.d_model=32 model.d_ff=64"),
+        (["training={label_smoothing = 0.2, steps = 9}"], "training={label_smoothing = 0.2, steps = 9}"),
+        (["tokenizer.vocabulary=300"], "tokenizer.vocabulary=300"),
+        (["--steps 20", "seed=2", "training={steps = 9}", "search.beam=1", "data={kind = 'generated'}"], None),
+    ],
+)
+def test_labels_that_are_not_true_are_named_beside_the_table(
+    changes: list[str], untrue: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    outcome(TABLE3, "base", 6.0, 24.0, changes=changes).write(tmp_path / "base")
+    (before, *_) = render(TABLE3, tmp_path).to_markdown().split("\n\n| row |")
+    assert f"base with `{' '.join(changes)}`." in before
+    said = f"With `{untrue}` these are other models than their labels say, and than those that the paper's figures"
+    assert (said in before) == (untrue is not None)
+    assert ("labels" in before) == (untrue is not None)
+
+
+def test_a_seed_is_told_where_a_row_is_called_by_it(tmp_path: Path) -> None:
+    for row in ("gnmt", "gnmt-2"):
+        (tmp_path / row).mkdir()
+        outcome(TABLE2, row, 6.0, 24.0, changes=["seed=3"] if row == "gnmt-2" else []).write(tmp_path / row)
+    said = (
+        "gnmt-2 with `seed=3`. With `seed=3` these are other models than their labels say.\n"  # no figure of the paper
+    )
+    assert said in render(TABLE2, tmp_path).to_markdown()
+    outcome(TABLE2, "gnmt", 6.0, 24.0, changes=["seed=3"]).write(tmp_path / "gnmt")
+    (tmp_path / "gnmt-2/result.json").unlink()
+    assert "other models" not in render(TABLE2, tmp_path).to_markdown()
 
 
 def test_the_commands_are_those_that_make_the_rows(tmp_path: Path) -> None:

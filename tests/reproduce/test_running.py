@@ -285,9 +285,10 @@ def test_a_row_that_another_process_works_on_is_left_to_it(done: Path, tmp_path:
 
 def test_other_settings_are_refused_before_anything_is_trained(done: Path, tmp_path: Path) -> None:
     row = ROW["transformer"]
-    with pytest.raises(UsageError, match="transformer: a row must go on with the settings it began with, but seed, "):
+    said = "a row must go on with the settings it began with, but `seed` is 2, not 1; `training.steps` is 5, not 4"
+    with pytest.raises(UsageError, match=f"transformer: {said}"):
         run(LADDER_MULTI30K, [row], done, toy(LADDER_MULTI30K, row, 5, "seed=2"), lambda _: None)
-    with pytest.raises(UsageError, match="but data changed"):
+    with pytest.raises(UsageError, match=r"but `data.pairs` is 61, not 60\. Ask"):
         run(LADDER_MULTI30K, [row], done, toy(LADDER_MULTI30K, row, 4, "data.pairs=61"), lambda _: None)
     (tmp_path / row.name).mkdir()
     (tmp_path / row.name / "thesis.txt").touch()
@@ -379,7 +380,9 @@ def test_a_row_that_was_broken_off_goes_on_where_the_corpora_lie_now(
             go_on(first)
     first.rename(second)
     write_corpus(tmp_path / "other", "zwei")
-    with pytest.raises(UsageError, match="began with, but data changed"):
+    with pytest.raises(
+        UsageError, match=r"but `data.source` is .*other.*, not .*first.*their content must be the same"
+    ):
         go_on(tmp_path / "other")
     with monkeypatch.context() as patch:
         patch.setattr(running, "measure", lambda *_: 1 / 0)

@@ -28,8 +28,9 @@ from regard.folder import Loaded, load_folder
 from regard.machine import choose_device
 from regard.models.bert import Bert
 from regard.models.labelling import LabelModel
-from regard.recipe import Recipe, load_recipe
+from regard.recipe import load_recipe
 from regard.reproduce.judging import Judge
+from regard.reproduce.sameness import Made, Wanted
 from regard.reproduce.study import folder_of_data
 from regard.text.events import MusicEvents
 
@@ -145,19 +146,28 @@ class Publications:
                 yield f"models.{name}", figure.set, "sets"
                 yield f"models.{name}", figure.signature, "signatures"
 
+    def wanted(self, name: str) -> Wanted:
+        """How a model must have been made to be held against a published one."""
+        model = self.models[name]
+        learned = {} if model.corpus is None else self.corpora[model.corpus]
+        files = {key: (file, self.files[file]) for key, file in learned.items() if key in ("source", "target")}
+        recipe = load_recipe(model.recipe, [*self._corpus(model, "FOLDER"), *model.overrides])
+        return Wanted(recipe, files, any(self.sets[figure.set].has_pairs for figure in model.figures))
+
     def commands(self, name: str) -> dict[str, str]:
         """What trains a model like a published one, and what checks it, and the published one if that is here."""
         model, out = self.models[name], f"runs/{name}"
         place = "data" if model.corpus is None else "FOLDER"
-        corpus = {} if model.corpus is None else {"kind": "files", **self._placed(model.corpus, place)}
-        settings = [f"data.{key}={value}" for key, value in corpus.items()]
-        train = ["regard train", model.recipe, *settings, *model.overrides, "--out", out]
+        train = ["regard train", model.recipe, *self._corpus(model, place), *model.overrides, "--out", out]
         check = f"regard reproduce {name} --check {{}} --data {place}"
         found = {"train": " ".join(train), "check": check.format(out)}
         return {**found, "check_shipped": check.format(name)} if name in shipped.names() else found
 
-    def _placed(self, corpus: str, place: str) -> dict[str, str]:
-        return {key: f"{place}/{file}" for key, file in self.corpora[corpus].items()}
+    def _corpus(self, model: Publication, place: str) -> list[str]:
+        """The settings of its corpus, if that lies in a folder; none where the recipe has them."""
+        if model.corpus is None:
+            return []
+        return ["data.kind=files", *(f"data.{key}={place}/{file}" for key, file in self.corpora[model.corpus].items())]
 
     def about(self, name: str) -> str:
         """What was published of a model, and the commands that train and check one like it."""
@@ -247,7 +257,7 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
     loaded = load_folder(shipped.resolve(folder), choose_device("auto"))
     asked = f"{folder}: to be checked against {name}"
     _must_fit(loaded, asked, next(iter(wanted.values())))
-    _must_be_one(loaded.recipe, asked, name, known)
+    _must_be_one(Made.read(shipped.resolve(folder), loaded.recipe), asked, name, known)
     where = MADE if name in shipped.names() else PUBLIC
     for files in wanted.values():
         for file in files.names:
@@ -276,29 +286,23 @@ def _must_fit(loaded: Loaded, place: str, files: TestFiles) -> None:
         )
 
 
-def _must_be_one(recipe: Recipe, place: str, name: str, known: Publications) -> None:
-    """Raise UsageError where the recipe of a model shows that it is another one: translating a test set takes long.
+def _must_be_one(made: Made, place: str, name: str, known: Publications) -> None:
+    """Raise UsageError where a model was not made as the published one: translating a test set takes long.
 
-    A run may have been given a name of its own. That of another published model, or other settings of the model, say
-    more. One with the name of the recipe may be a trial of it; but not with the settings of another published model.
+    Its name does not count, since a run may be given any.
     """
-    model = known.models[name]
-    others = {*known.models, *(other.recipe for other in known.models.values())} - {name, model.recipe}
-    if recipe.name in (name, model.recipe):
-        variants = [each for each in known.models.values() if each.recipe == model.recipe and each != model]
-        wrong = any(_has_model(recipe, each) for each in variants) and not _has_model(recipe, model)
-    else:
-        wrong = recipe.name in others or not _has_model(recipe, model)
-    if wrong:
-        why = "which has figures of its own" if recipe.name in others else "whose model has other settings"
-        raise UsageError(
-            f"{place} it must hold a model of the recipe `{model.recipe}`, but holds one of `{recipe.name}`, {why}. "
-            "Name another folder, or another of the published models; `regard evaluate` scores any model."
-        )
-
-
-def _has_model(recipe: Recipe, published: Publication) -> bool:
-    return recipe.model == load_recipe(published.recipe, published.overrides).model
+    if not (departures := known.wanted(name).departures(made)):
+        return
+    recipe, model = made.recipe.name, known.models[name]
+    whose = "" if recipe in (name, model.recipe) else f"holds one of `{recipe}`: "
+    fitting = [f"`{other}`" for other in known.models if not known.wanted(other).departures(made)]
+    to_do = f"Train one with the command that `regard reproduce {name}` prints"
+    if fitting:
+        to_do = f"Check it against {' or '.join(fitting)}, since it was made as that"
+    raise UsageError(
+        f"{place} it must hold a model that was made as that one, but {whose}{'; '.join(departures)}. {to_do}, or "
+        "name another folder; `regard evaluate` scores any model."
+    )
 
 
 def _judge(judge: Judge, files: TestFiles, place: Path) -> dict[str, Score]:

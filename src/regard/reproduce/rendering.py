@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.bands.decisive import within
 from regard.counts import so_many
 from regard.files import write_file
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
 from regard.reproduce.study import Row, Study, names_corpus
+from regard.settings import override
 from regard.viewing.curves import Axis, Curve, Plot, curves_svg, plots_svg
 from regard.viewing.orders import Placed, orders_svg
 
@@ -36,6 +38,7 @@ READ, LOSS = Axis("tokens read, millions", zero=True), "training loss in nats a 
 BEGINNING = 8  # of a plot of a group, an eighth of the steps is left out: the first
 TOLD_APART = 10  # a group of more rows than this is not plotted
 RANKED = ("dev perplexity", "dev BLEU", "test BLEU")
+LABELLED = ("model", "tokenizer", "training.label_smoothing")  # what labels and numbers of parameters are of
 LEAST = 3  # rows in an order: of two, it is the same or the reverse, whatever they are
 
 
@@ -112,7 +115,7 @@ class Table:
             some = "" if self.rows == self.study.rows else f" of {', '.join(self.missing)}"
             return f"{self.study.name}: nothing is done yet{some}.\n"
         parts = [f"## {self.title}", "\n".join(["```text", *self._commands(), "```"])]
-        parts += [self._table(), self._correlated()]
+        parts += [self._changed(), self._table(), self._correlated()]
         if self.rows == self.study.rows:  # the pictures beside the table are of all
             parts += [f"![{ALTS[ending]}]({self.study.name}{ending}.svg)" for ending in self.pictures()]
         parts += [self._lengths(), _how(list(self.outcomes.values()))]
@@ -198,17 +201,36 @@ class Table:
 
     def _commands(self) -> list[str]:
         """What makes these rows again; one for each set of changes that some of them were made with."""
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for name, found in self.outcomes.items():
-            alike.setdefault(tuple(found.changes), []).append(name)
         commands = []
-        for changes, names in alike.items():
+        for changes, names in self._alike().items():
             rows = [] if len(names) == len(self.study.rows) else ["--rows", ",".join(names)]
             data = [] if names_corpus(changes) else ["--data", "FOLDER"]
             # An option and its value are one change, but two words.
             asked = [word for each in changes for word in (each.split() if each.startswith("--") else [each])]
             commands.append(shlex.join(["regard", "reproduce", self.study.name, *rows, *data, *asked]))
         return commands
+
+    def _changed(self) -> str:
+        """Which rows have other settings than the study's, and which of these make their labels untrue."""
+        sentences = []
+        for changes, names in self._alike().items():
+            if changes:
+                sentences.append(
+                    f"Made with other settings than the study's: {', '.join(names)} with `{' '.join(changes)}`."
+                )
+            own = [each for row in self._done() if row.name in names for each in row.overrides]
+            if untrue := [each for each in changes if _changes_label(each, own)]:
+                beside = any(row.paper for row in self._done() if row.name in names)
+                paper = ", and than those that the paper's figures are of" if beside else ""
+                sentences.append(f"With `{' '.join(untrue)}` these are other models than their labels say{paper}.")
+        return " ".join(sentences)
+
+    def _alike(self) -> dict[tuple[str, ...], list[str]]:
+        """By what was changed of the study's settings, the rows that were made so."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, found in self.outcomes.items():
+            alike.setdefault(tuple(found.changes), []).append(name)
+        return alike
 
     def _table(self) -> str:
         """A line for each row; beside a measure that the paper prints stands the paper's."""
@@ -278,6 +300,23 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([rows[0], "|" + "---|" * len(lines[0]), *rows[1:]])
 
 
+def _changes_label(change: str, own: Sequence[str]) -> bool:
+    """Whether a change is of what labels tell: the model, what it is trained to do, and a seed if a row has its own."""
+    if change.startswith("--"):
+        return False
+    tells = [*LABELLED, *(["seed"] if any(each.startswith("seed=") for each in own) else [])]
+    return any(within(key, tells) for key in _keys(override({}, [change])))
+
+
+def _keys(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The dotted keys of a tree of settings."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}"
+
+
 def _other_corpus(found: Outcome) -> bool:
     return any(each.startswith(("data=", "data.")) for each in found.changes)
 
@@ -299,9 +338,6 @@ def _how(done: Sequence[Outcome]) -> str:
     }
     if lines:
         sentences.append(f"The test set, with that of its lines: {', '.join(lines)}.")
-    for change in sorted({" ".join(each.changes) for each in done if each.changes}):
-        rows = [each.row for each in done if " ".join(each.changes) == change]
-        sentences.append(f"Made with other settings than the study's: {', '.join(rows)} with `{change}`.")
     shared = [each.row for each in done if each.beside]
     if shared:
         which = "each of these rows" if 1 < len(shared) == len(done) else ", ".join(shared)

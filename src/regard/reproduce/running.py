@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard import experiment, folder, settings
+from regard.bands.decisive import within
 from regard.data.corpus import Files, open_corpus
 from regard.data.dataset import read_dataset
 from regard.data.generated import Pair
@@ -38,6 +39,7 @@ from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length
 from regard.reproduce.outcome import RESULT, Judged, Outcome, Stretch, read_row
+from regard.reproduce.sameness import differing, in_words
 from regard.reproduce.study import Asked, Row, Study, recipe_of
 from regard.signals import Stopped, stoppable
 from regard.status import StatusLine
@@ -194,17 +196,16 @@ def _check_begun(place: Path, recipe: Recipe) -> None:
                 "another --out."
             )
         return
-    before = folder.read_recipe(place)
-    changed = [
-        name
-        for name in vars(recipe)
-        if name not in ("data", "device") and getattr(before, name) != getattr(recipe, name)
-    ]
-    changed += ["data"] if before.data != recipe.data and _moved(place, recipe) is None else []
-    if changed:
+    changed = differing(recipe, before := folder.read_recipe(place))
+    free = ["device"] if before.data != recipe.data and _moved(place, recipe) is None else ["device", "data"]
+    told = {key: values for key, values in changed.items() if not within(key, free)}
+    if told:
+        elsewhere = isinstance(recipe.data, Files) and any(within(key, ["data"]) for key in told)
+        hint = " (files may lie elsewhere, but their content must be the same)" if elsewhere else ""
+        found = "; ".join(in_words(key, *values) for key, values in told.items())
         raise UsageError(
-            f"{place}: a row must go on with the settings it began with, but {', '.join(changed)} changed. Ask for the "
-            "same, or choose another --out."
+            f"{place}: a row must go on with the settings it began with, but {found}{hint}. Ask for the same, or "
+            "choose another --out."
         )
 
 
