@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import fmean, stdev, variance
 from typing import Any
 
@@ -110,10 +110,16 @@ def _losses(events: Sequence[Event]) -> Iterator[tuple[int, int, float]]:
 
 
 def _command(start: Event) -> str | None:
-    """What was typed, wherever the model went."""
+    """What was typed, wherever the files lay and the model went."""
     words = shlex.split(start.get("command") or "")
     kept = [word for before, word in zip(["", *words], words, strict=False) if "--out" not in (before, word)]
-    return shlex.join(word for word in kept if not word.startswith("--out=")) or None
+    return shlex.join(_without_folder(word) for word in kept if not word.startswith("--out=")) or None
+
+
+def _without_folder(word: str) -> str:
+    """`data.source=/corpora/train.en` as `data.source=train.en`."""
+    key, equals, value = word.rpartition("=")
+    return f"{key}{equals}{PurePath(value).name}" if PurePath(value).is_absolute() else word
 
 
 def _events(place: Path) -> list[Event]:
