@@ -92,6 +92,16 @@ def test_steps_are_no_cause_where_the_rate_does_not_end_with_them() -> None:
     assert not any("training.steps" in cause for cause in Comparison(band, recipe, fingerprint).causes())
 
 
+def test_minutes_are_a_cause_where_the_rate_falls_by_the_clock() -> None:
+    band = read_band(PRESETS / "bands" / "five-minutes.toml")
+    fingerprint = {"files": dict(enumerate(band.corpus)), "examples": band.examples, "tokens": band.tokens}
+    longer = Comparison(band, load_recipe("five-minutes", ["training.minutes=500"]), fingerprint)
+    assert longer.causes() == ["`training.minutes` is 500.0, not 5.0"]
+    assert THOUGHTS["training.minutes"] in longer.thoughts()
+    by_steps = load_recipe("five-minutes", ["training.minutes=500", "training.by_clock=false"])
+    assert Comparison(band, by_steps, fingerprint).causes() == ["`training.by_clock` is false, not true"]
+
+
 def test_of_a_generated_corpus_the_setting_is_named() -> None:
     recipe = load_recipe("demo", ["data.pairs=20000", "training.optimiser.factor=10.5"])
     band = read_band(PRESETS / "bands" / "demo.toml")

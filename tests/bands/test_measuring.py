@@ -90,16 +90,31 @@ def losses_of(run: Path) -> list[tuple[int, int, float]]:
     return [(event["step"], event["steps"], event["loss"]) for event in events if event["event"] == "step"]
 
 
+def test_the_command_is_kept_without_the_folders_of_one_machine(runs: list[Path], tmp_path: Path) -> None:
+    place = Path(shutil.copytree(runs[0], tmp_path / "run"))
+    first, rest = (place / folder.METRICS).read_text(encoding="utf-8").split("\n", 1)
+    typed = "regard train pairs data.source=/corpora/a/words.en data.target=words.de seed=1 --out /models/pairs"
+    start = json.dumps({**json.loads(first), "command": typed})
+    (place / folder.METRICS).write_text(f"{start}\n{rest}", encoding="utf-8")
+    assert band_of_runs([place]).command == "regard train pairs data.source=words.en data.target=words.de seed=1"
+
+
 def test_runs_that_do_not_belong_together_are_refused(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a seed of its own"):
         band_of_runs([runs[0], runs[0]])
     with pytest.raises(MissingError, match=r"recipe\.toml"):
         band_of_runs([runs[0], tmp_path])
-    other = Path(shutil.copytree(runs[1], tmp_path / "other"))
+    other, clocked = (Path(shutil.copytree(runs[1], tmp_path / name)) for name in ("other", "clocked"))
     text = (other / folder.RECIPE).read_text(encoding="utf-8")
     (other / folder.RECIPE).write_text(text.replace("factor = 0.3", "factor = 0.4"), encoding="utf-8")
     with pytest.raises(UsageError, match="differ in their seed alone, but its settings differ"):
         band_of_runs([runs[0], other])
+    linear = text.replace('schedule = "paper"', 'schedule = "linear"')
+    for place, minutes in ((other, 5.0), (clocked, 500.0)):
+        timed = linear.replace("by_clock = false", f"by_clock = true\nminutes = {minutes}")
+        (place / folder.RECIPE).write_text(timed.replace("seed = 2", f"seed = {minutes:.0f}"), encoding="utf-8")
+    with pytest.raises(UsageError, match="differ in their seed alone, but its settings differ"):
+        band_of_runs([other, clocked])
     (other / folder.RECIPE).write_text(text, encoding="utf-8")
     metrics = (other / folder.METRICS).read_text(encoding="utf-8").splitlines()
     (other / folder.METRICS).write_text("\n".join(metrics[:50]), encoding="utf-8")

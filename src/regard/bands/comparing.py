@@ -22,6 +22,7 @@ THOUGHTS = {
     "batch": "fewer examples in as many steps, and noisier gradients",
     "training.steps": "a rate that falls at other steps",
     "training.by_clock": "a rate that falls at other steps",
+    "training.minutes": "a rate that falls at other steps",
     "training.precision": "fewer bits",
     "training.parts": "sums in another order, though that is seldom seen",
     "training.deterministic": "sums in another order, though that is seldom seen",
