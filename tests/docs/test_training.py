@@ -91,6 +91,5 @@ def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
     assert rows.keys() == files.keys()
     for name, band in files.items():
         last = [points[-1] for points in (band.course.training, band.course.validation)]
-        assert rows[name] == [
-            str(band.course.runs), f"{last[0].step:,}", *(f"{point.mean:.3f} ± {point.margin:.3f}" for point in last),
-        ]  # fmt: skip
+        values = [(f"{point.mean:.3f} ± {point.margin:.3f}", f"{point.step:,}") for point in last]
+        assert rows[name] == [str(band.course.runs), *values[0], *values[1]]
