@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from regard import experiment, folder
-from regard.bands.band import Band, read_band
-from regard.bands.comparing import THOUGHTS, Comparison, not_compared, watch_of
+from regard.bands.band import Band, band_of_recipe, read_band
+from regard.bands.comparing import THOUGHTS, TOO_LOW, TOO_SHORT, Comparison, not_compared, watch_of
 from regard.recipe import PRESETS, Recipe, build_recipe, load_recipe
 from regard.settings.tree import text_of
+from regard.training.usual import TOO_HIGH
 from regard.viewing.training_curves import CURVES
 from tests.bands.pairs import SOURCE, TARGET, recipe_of
 from tests.tiny import write_lines
@@ -38,8 +39,8 @@ def test_a_rate_a_hundred_times_higher_is_noticed_and_named(tmp_path: Path, caps
     (said,) = notes(capsys)
     assert re.search(r"loss \d\.\d\d at step \d+ is \d\.\d\d nats above the usual .* of `pairs` \(3 runs\)", said)
     assert said.endswith(
-        "What differs here: `training.optimiser.factor` is 30.0, not 0.3. Think of a rate too high, a warm-up too "
-        "short, or a rate too low, which learns the same later. See “The usual course” in docs/training.md."
+        "What differs here: `training.optimiser.factor` is 30.0, not 0.3. Think of a rate too high. See “The usual "
+        "course” in docs/training.md."
     )
 
 
@@ -84,12 +85,72 @@ def test_nothing_is_said_of_a_run_that_is_compared_or_has_no_course(runs: list[P
     assert not_compared(folder.read_recipe(runs[0], ["init=else", "model.d_ff=64"]), fingerprint) is None
 
 
+def test_under_another_name_a_run_is_compared_if_all_else_is_the_same(runs: list[Path]) -> None:
+    fingerprint = folder.read_fingerprint(runs[0]) or {}
+    for name in ("mine", "../pairs"):
+        mine = folder.read_recipe(runs[0], [f"name={name}", "training.optimiser.factor=30.0"])
+        watch = watch_of(mine, fingerprint)
+        assert watch is not None
+        assert watch.course.recipe == "pairs"
+        assert watch.causes == ["`training.optimiser.factor` is 30.0, not 0.3"]
+    other_corpus = {**fingerprint, "files": {"words.en": "1", "words.de": "2"}}
+    assert watch_of(folder.read_recipe(runs[0]), other_corpus) is not None
+    assert watch_of(folder.read_recipe(runs[0], ["name=mine"]), other_corpus) is None
+    assert watch_of(folder.read_recipe(runs[0], ["name=mine", "model.d_ff=64"]), fingerprint) is None
+    assert band_of_recipe("../pairs") is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "thoughts"),
+    [(["factor=3.0"], [TOO_HIGH]), (["factor=0.1"], [TOO_LOW]), (["warmup=2"], [TOO_SHORT]),
+     (["warmup=200"], [TOO_LOW]), (["factor=3.0", "warmup=2", "clip=9.0"], [TOO_HIGH, TOO_SHORT]),
+     (["factor=0.1", "warmup=200"], [TOO_LOW]),
+     # What is higher here and lower there, or measured otherwise, is not known to be either.
+     *((each, [THOUGHTS["training.optimiser"]])
+       for each in (["factor=3.0", "warmup=200"], ["factor=3.0", "kind=adamw"], ["factor=3.0", "schedule=constant"],
+                    ["rate=1.0"], ["beta1=0.5"]))],
+)  # fmt: skip
+def test_the_direction_of_the_rate_is_said_where_it_is_known(
+    overrides: list[str], thoughts: list[str], measured: Band, runs: list[Path]
+) -> None:
+    recipe = folder.read_recipe(runs[0], [f"training.optimiser.{override}" for override in overrides])
+    assert Comparison(measured, recipe, folder.read_fingerprint(runs[0]) or {}).thoughts() == thoughts
+
+
+def test_a_warm_up_that_moves_the_whole_rate_has_no_direction(measured: Band, runs: list[Path]) -> None:
+    schedule = {"training.optimiser.schedule": "inverse-sqrt"}
+    band = replace(measured, settings={**measured.settings, **schedule})
+    changes = ["training.optimiser.schedule=inverse-sqrt", "training.optimiser.warmup=200"]
+    comparison = Comparison(band, folder.read_recipe(runs[0], changes), folder.read_fingerprint(runs[0]) or {})
+    assert comparison.thoughts() == [THOUGHTS["training.optimiser"]]
+
+
+def test_by_the_clock_a_faster_machine_is_thought_of() -> None:
+    band = read_band(PRESETS / "bands" / "five-minutes.toml")
+    fingerprint = {"files": dict(enumerate(band.corpus)), "examples": band.examples, "tokens": band.tokens}
+    assert Comparison(band, load_recipe("five-minutes"), fingerprint).thoughts() == [
+        "a machine faster than theirs (NVIDIA H200, 150 GB), where the rate falls at later steps by the clock"
+    ]
+    faster = load_recipe("five-minutes", ["training.optimiser.rate=0.4"])
+    assert Comparison(band, faster, fingerprint).thoughts() == [TOO_HIGH]
+
+
 def test_steps_are_no_cause_where_the_rate_does_not_end_with_them() -> None:
     band = read_band(PRESETS / "bands" / "lm-shakespeare-small.toml")
     assert "training.steps" in band.settings
     recipe = load_recipe("lm-shakespeare-small", ["training.optimiser.schedule=paper"])
     fingerprint = {"files": dict(enumerate(band.corpus)), "examples": band.examples, "tokens": band.tokens}
     assert not any("training.steps" in cause for cause in Comparison(band, recipe, fingerprint).causes())
+
+
+def test_minutes_are_a_cause_where_the_rate_falls_by_the_clock() -> None:
+    band = read_band(PRESETS / "bands" / "five-minutes.toml")
+    fingerprint = {"files": dict(enumerate(band.corpus)), "examples": band.examples, "tokens": band.tokens}
+    longer = Comparison(band, load_recipe("five-minutes", ["training.minutes=500"]), fingerprint)
+    assert longer.causes() == ["`training.minutes` is 500.0, not 5.0"]
+    assert THOUGHTS["training.minutes"] in longer.thoughts()
+    by_steps = load_recipe("five-minutes", ["training.minutes=500", "training.by_clock=false"])
+    assert Comparison(band, by_steps, fingerprint).causes() == ["`training.by_clock` is false, not true"]
 
 
 def test_of_a_generated_corpus_the_setting_is_named() -> None:
@@ -116,7 +177,7 @@ def test_a_run_that_goes_on_is_compared_too(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     "override",
     ["model.d_ff=64", "model.dropout=0.1", "tokenizer.vocabulary=110", "training.label_smoothing=0.1",
-     "training.r_drop=1.0", "batch.layout='packed'", "name=other", "name=../pairs"],
+     "training.r_drop=1.0", "batch.layout='packed'"],
 )  # fmt: skip
 def test_another_recipe_has_another_course(override: str, runs: list[Path]) -> None:
     fingerprint = folder.read_fingerprint(runs[0]) or {}

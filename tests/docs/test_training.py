@@ -11,6 +11,7 @@ import pytest
 from regard import choosing
 from regard.bands.band import BANDS, read_band
 from regard.bands.comparing import AMOUNT
+from regard.bands.measuring import ASSUMED, FALLING
 from regard.choosing import CPU_HOURS
 from regard.data.glance import BYTES_A_TOKEN
 from regard.planning import SHARE
@@ -81,11 +82,14 @@ def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
     assert "three times as far off" in text
     assert AMOUNT == 1 / 20
     assert "one in twenty" in text
+    assert usual.WIDTH / FALLING == 0.5
+    assert round(usual.WIDTH * ASSUMED, 9) == 0.15
+    assert "half as far as the loss fell since the stretch before" in text
+    assert "two bounds, 0.15 nats and 15 % of the loss" in text
     rows = {row[0].strip("`"): row[1:] for row in table_rows(text.rpartition("| recipe |")[2])}
     files = {file.stem: read_band(file) for file in BANDS.glob("*.toml")}
     assert rows.keys() == files.keys()
     for name, band in files.items():
         last = [points[-1] for points in (band.course.training, band.course.validation)]
-        assert rows[name] == [
-            str(band.course.runs), f"{last[0].step:,}", *(f"{point.mean:.3f} ± {point.margin:.3f}" for point in last),
-        ]  # fmt: skip
+        values = [(f"{point.mean:.3f} ± {point.margin:.3f}", f"{point.step:,}") for point in last]
+        assert rows[name] == [str(band.course.runs), *values[0], *values[1]]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.training.report import StepReport
-from regard.training.usual import FLOOR, READ_ON, Course, Stretches, Usual, Watch
+from regard.training.usual import FLOOR, NOTHING_DIFFERS, READ_ON, TOO_HIGH, Course, Stretches, Usual, Watch
 
 COURSE = Course(
     "demo", 5, 10,
@@ -77,7 +77,7 @@ def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
     assert "What differs here: `batch.tokens` is 64, not 1024. Think of noise; or fewer examples. See " in said
     assert said.endswith(READ_ON)
     assert watch.report(report(20, 4.1)) is None
-    assert watch.aside == "0.10 above the usual"
+    assert watch.aside == "0.10 above the usual at step 20"
     assert watch.validated(20, 3.0) is None
     back = watch.report(report(30, 4.0))
     assert back == "note: the loss is as usual for `demo` again."
@@ -99,16 +99,39 @@ def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
     assert "validation loss 5.00 at step 20" in (other.validated(20, 5.0) or "")
 
 
+def test_the_newest_step_that_can_be_compared_is_told_though_an_older_one_was_worse() -> None:
+    watch = Watch(COURSE, [])
+    watch.report(report(10, 4.15))
+    assert "validation loss 3.31 at step 20 is 0.31 nats above" in (watch.validated(20, 3.31) or "")
+
+
+def test_between_stretches_the_line_says_which_step_it_speaks_of() -> None:
+    watch = Watch(COURSE, [])
+    watch.report(report(10, 5.0))
+    assert watch.report(report(15, 9.0, steps=5)) is None
+    assert watch.aside == "1.00 above the usual at step 10"
+    watch.report(report(20, 9.0, steps=5))
+    assert watch.aside == "5.00 above the usual at step 20"
+
+
 def test_without_a_difference_it_says_what_is_left() -> None:
     said = Watch(COURSE, []).report(report(10, 6.0)) or ""
-    assert "Settings and corpus are those of the usual runs. What is left: the seed" in said
-    assert said.endswith(READ_ON)
+    assert said.endswith(f"{NOTHING_DIFFERS} {READ_ON}")
+    said = Watch(COURSE, [], ["a faster machine"]).report(report(10, 6.0)) or ""
+    assert said.endswith(f"{NOTHING_DIFFERS} Think of a faster machine. {READ_ON}")
+
+
+def test_of_steps_that_were_skipped_a_rate_too_high_is_thought_of_once() -> None:
+    watch = Watch(COURSE, ["`rate` is 4, not 1"], [TOO_HIGH, "noise"])
+    said = watch.report(report(10, 4.4, skipped=1)) or ""
+    assert said.count(TOO_HIGH) == 1
+    assert "the reason for steps that are skipped; or noise." in said
 
 
 def test_past_the_end_of_the_course_and_where_nothing_came_of_the_steps_there_is_nothing_to_say() -> None:
     watch = Watch(COURSE, [])
     assert watch.report(report(40, 9.0)) is not None
-    assert watch.aside == "5.00 above the usual"
+    assert watch.aside == "5.00 above the usual at step 40"
     assert watch.report(report(50, 99.0)) is None
     assert watch.aside == ""
     assert watch.report(report(20, 0.0, skipped=10)) is None

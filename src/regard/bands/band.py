@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,11 @@ def band_of_recipe(name: str) -> Band | None:
     if Path(name).name != name or not file.is_file():
         return None
     return read_band(file)
+
+
+def all_bands() -> Iterator[Band]:
+    """The bands of all recipes that were measured."""
+    return (read_band(file) for file in sorted(BANDS.glob("*.toml")))
 
 
 def read_band(file: Path) -> Band:

@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from regard import folder
-from regard.bands.band import Band, band_of_recipe
+from regard.bands.band import Band, all_bands, band_of_recipe
 from regard.bands.decisive import CORPUS, MUST_BE_SAME, corpus_hashes, decisive_settings, within
 from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.settings.tree import text_of
-from regard.training.usual import Course, Watch
+from regard.training.usual import TOO_HIGH, Course, Watch
 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 NAMED = 3  # at most so many differences, where a run is not compared
+OPTIMISER = "training.optimiser"
+TOO_LOW = "a rate too low, which learns the same later"
+TOO_SHORT = "a warm-up too short"
 THOUGHTS = {
-    "training.optimiser": "a rate too high, a warm-up too short, or a rate too low, which learns the same later",
+    OPTIMISER: f"{TOO_HIGH}, {TOO_SHORT}, or {TOO_LOW}",
     "batch": "fewer examples in as many steps, and noisier gradients",
     "training.steps": "a rate that falls at other steps",
     "training.by_clock": "a rate that falls at other steps",
+    "training.minutes": "a rate that falls at other steps",
     "training.precision": "fewer bits",
     "training.parts": "sums in another order, though that is seldom seen",
     "training.deterministic": "sums in another order, though that is seldom seen",
@@ -39,9 +43,6 @@ class Comparison:
 
     def hindrances(self) -> list[str]:
         """What the run has otherwise that gives its losses another meaning; nothing where they can be compared."""
-        usual_name = self.band.course.recipe
-        if self.recipe.name != usual_name:
-            return [f"`name` is {text_of(self.recipe.name)}, not {text_of(usual_name)}"]
         differing = self._differing()
         found = [_in_words(key, *values) for key, values in differing.items() if within(key, MUST_BE_SAME)]
         if self._swapped():
@@ -64,8 +65,29 @@ class Comparison:
     def thoughts(self) -> list[str]:
         """What to think of where the run learns badly, in a few words."""
         differing = self._differing()
-        found = [thought for place, thought in THOUGHTS.items() if any(within(key, [place]) for key in differing)]
+        found = []
+        for place, thought in THOUGHTS.items():
+            if any(within(key, [place]) for key in differing):
+                found += self._of_rate(differing) or [thought] if place == OPTIMISER else [thought]
+        if not found and self.recipe.training.by_clock:
+            theirs = self.band.machine.partition(", torch")[0]
+            found.append(f"a machine faster than theirs ({theirs}), where the rate falls at later steps by the clock")
         return list(dict.fromkeys(found))
+
+    def _of_rate(self, differing: Mapping[str, tuple[Any, Any]]) -> list[str]:
+        """Whether the rate is too high or too low, if it is known to be above or below the usual one."""
+        schedule = self.recipe.training.optimiser.schedule
+        # By `inverse-sqrt`, a longer warm-up has lower rates first and higher ones later.
+        unknown = ("kind", "schedule", *(["warmup"] if schedule == "inverse-sqrt" else []))
+        if any(f"{OPTIMISER}.{name}" in differing for name in unknown):
+            return []
+        found = []
+        highest = "factor" if schedule == "paper" else "rate"
+        for name, above, below in ((highest, TOO_HIGH, TOO_LOW), ("warmup", TOO_LOW, TOO_SHORT)):
+            if values := differing.get(f"{OPTIMISER}.{name}"):
+                found.append(above if values[0] > values[1] else below)
+        contrary = TOO_LOW in found and {TOO_HIGH, TOO_SHORT} & set(found)
+        return [] if contrary else found
 
     def _differing(self) -> dict[str, tuple[Any, Any]]:
         """By dotted key, the values here that are other than the usual ones, and these; of a corpus if it can be."""
@@ -99,7 +121,8 @@ class Comparison:
 def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
     """Why a run is not compared with the usual course of its recipe; None where it is, or where none was measured.
 
-    Nor is anything said of one that goes on from another model: it has the recipe of that, and is meant to differ.
+    Nor is anything said of one that goes on from another model: it has the recipe of that, and is meant to differ. One
+    of another name is a recipe of its own.
     """
     band = band_of_recipe(recipe.name)
     if band is None or recipe.init != band.settings.get("init"):
@@ -113,10 +136,15 @@ def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
 
 def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
     """What compares a run of this recipe, on the corpus of this fingerprint, with the usual; None where none fits."""
-    if (band := band_of_recipe(recipe.name)) is None:
-        return None
-    comparison = Comparison(band, recipe, fingerprint)
-    return None if comparison.hindrances() else Watch(band.course, comparison.causes(), comparison.thoughts())
+    if (named := band_of_recipe(recipe.name)) is not None:
+        found = [Comparison(named, recipe, fingerprint)]
+    else:  # under a name of its own, it may still be a recipe that was measured, on the very same corpus
+        files = corpus_hashes(fingerprint)
+        found = [Comparison(band, recipe, fingerprint) for band in all_bands() if band.corpus == files]
+    for comparison in found:
+        if not comparison.hindrances():
+            return Watch(comparison.band.course, comparison.causes(), comparison.thoughts())
+    return None
 
 
 def usual_course(place: Path) -> Course | None:

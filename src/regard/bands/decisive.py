@@ -15,7 +15,7 @@ CORPUS = "data"  # these settings count where the corpus is generated; of others
 MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "batch.layout",
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
 MAY_BE_CAUSE = (CORPUS, "batch", "training.optimiser", "training.precision", "training.steps", "training.by_clock",
-                "training.parts", "training.deterministic", "training.ema")  # fmt: skip
+                "training.minutes", "training.parts", "training.deterministic", "training.ema")  # fmt: skip
 
 
 def decisive_settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
@@ -23,6 +23,8 @@ def decisive_settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
     found = {key: pair for key, pair in _walk(recipe, "") if within(key, (*MUST_BE_SAME, *MAY_BE_CAUSE))}
     if recipe.training.optimiser.schedule not in ENDING:
         del found["training.steps"]
+    if not recipe.training.by_clock:  # else they say where the rate falls
+        del found["training.minutes"]
     generated = isinstance(recipe.data, Generated)
     # Files are known by their content, wherever they lie; and a corpus of another kind is told by that alone.
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import fmean, stdev, variance
 from typing import Any
 
@@ -19,8 +19,8 @@ from regard.viewing.training_curves import Event, read_metrics
 
 STRETCHES = 20  # at least so many in a run
 NEIGHBOURS = 1  # to either side, whose variance counts as well
-ASSUMED = 0.05  # nats, or a twentieth of a loss below 1: the standard deviation where one run cannot tell it
-FALLING = 6.0  # or so many times less than the loss fell since the stretch before, if that is more
+ASSUMED = 0.05  # nats, and the share of a loss: the standard deviation where one run cannot tell it is about that
+FALLING = 6.0  # so many times less than the loss fell since the stretch before, but between those two
 
 
 def band_of_runs(places: Sequence[Path]) -> Band:
@@ -75,7 +75,7 @@ def _usual(runs: Sequence[Mapping[int, float]]) -> tuple[Usual, ...]:
     steps next to it are taken in, too; it is never less than the step's own.
     """
     if len(runs) == 1:
-        return _usual_of_one(runs[0])
+        return assumed(runs[0])
     steps = sorted(set.intersection(*(set(run) for run in runs)))
     variances = [variance(run[step] for run in runs) for step in steps]
     found = []
@@ -86,14 +86,19 @@ def _usual(runs: Sequence[Mapping[int, float]]) -> tuple[Usual, ...]:
     return tuple(found)
 
 
-def _usual_of_one(run: Mapping[int, float]) -> tuple[Usual, ...]:
-    """A single run, and how far others may be from it by our guess."""
+def assumed(run: Mapping[int, float]) -> tuple[Usual, ...]:
+    """A single run, and how far others may be from it by our guess.
+
+    Where the loss falls steeply, a run that is a few steps behind has a much higher one. But the first steps fall
+    further than any: half of that would be wider than all the rest of the course, so there is an upper bound, too.
+    """
     rows = sorted(run.items())
     falls = [abs(before - after) / FALLING for (_, before), (_, after) in pairwise(rows)]
     # The first has nothing before it, and fell further than any.
     falls = [*falls[:1], *falls] or [0.0] * len(rows)
     return tuple(
-        Usual(step, loss, max(fall, ASSUMED * min(loss, 1.0))) for (step, loss), fall in zip(rows, falls, strict=True)
+        Usual(step, loss, min(max(fall, ASSUMED * min(loss, 1.0)), ASSUMED * max(loss, 1.0)))
+        for (step, loss), fall in zip(rows, falls, strict=True)
     )
 
 
@@ -105,10 +110,16 @@ def _losses(events: Sequence[Event]) -> Iterator[tuple[int, int, float]]:
 
 
 def _command(start: Event) -> str | None:
-    """What was typed, wherever the model went."""
+    """What was typed, wherever the files lay and the model went."""
     words = shlex.split(start.get("command") or "")
     kept = [word for before, word in zip(["", *words], words, strict=False) if "--out" not in (before, word)]
-    return shlex.join(word for word in kept if not word.startswith("--out=")) or None
+    return shlex.join(_without_folder(word) for word in kept if not word.startswith("--out=")) or None
+
+
+def _without_folder(word: str) -> str:
+    """`data.source=/corpora/train.en` as `data.source=train.en`."""
+    key, equals, value = word.rpartition("=")
+    return f"{key}{equals}{PurePath(value).name}" if PurePath(value).is_absolute() else word
 
 
 def _events(place: Path) -> list[Event]:

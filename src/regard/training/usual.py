@@ -20,6 +20,11 @@ WIDTH = 3.0  # standard deviations to either side
 FLOOR = 0.05  # nats: runs that agree by chance must not make the band narrower
 READ_ON = "See “The usual course” in docs/training.md."
 FAR = 3.0  # times the margin: then there is no waiting for a validation
+TOO_HIGH = "a rate too high"
+NOTHING_DIFFERS = (
+    "Settings and corpus are those of the usual runs. What is left: the seed, the machine, and changes to the code or "
+    "to the packages it uses."
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ class Watch:
     def __init__(self, course: Course, causes: Sequence[str], thoughts: Sequence[str] = ()) -> None:
         self.course, self.causes, self.thoughts = course, causes, thoughts
         self.aside = ""
-        """What the line about the newest step should add; empty unless it was said that the loss is unusual."""
+        """What the line about the newest step should add, of the newest stretch that is over; empty unless it was said
+        that the loss is unusual."""
         self._training = {usual.step: usual for usual in course.training}
         self._validation = {usual.step: usual for usual in course.validation}
         self._stretches = Stretches(course.stretch)
@@ -141,7 +147,7 @@ class Watch:
         self._newest[reading.what] = reading
         note = self._sentence(speaks=reading.far)
         if reading.unusual and self._spoken:
-            self.aside = f"{reading.above:.2f} above the usual"
+            self.aside = f"{reading.above:.2f} above the usual at step {usual.step:,}"
         return note
 
     def validated(self, step: int, nll: float) -> str | None:
@@ -158,10 +164,11 @@ class Watch:
         if self._spoken or not unusual or not speaks:
             return None
         self._spoken = True
-        worst = max(unusual, key=lambda reading: reading.above / reading.usual.margin)
-        usual = worst.usual
+        # The newest one, for an older one may not be true any more; of two, the worse.
+        told = max(unusual, key=lambda reading: (reading.usual.step, reading.above / reading.usual.margin))
+        usual = told.usual
         return (
-            f"note: {worst.what} {worst.loss:.2f} at step {usual.step:,} is {worst.above:.2f} nats above the usual "
+            f"note: {told.what} {told.loss:.2f} at step {usual.step:,} is {told.above:.2f} nats above the usual "
             f"{usual.mean:.2f} ± {usual.margin:.2f} of `{self.course.recipe}` ({so_many(self.course.runs, 'run')}). "
             f"{self._why()}"
         )
@@ -172,11 +179,8 @@ class Watch:
         if self._skipped:
             steps = so_many(self._skipped, "step was", "steps were")
             causes.insert(0, f"{steps} skipped, because gradients were no numbers")
-            thoughts.insert(0, "a rate too high, most often the reason for steps that are skipped")
-        if not causes:
-            return (
-                "Settings and corpus are those of the usual runs. What is left: the seed, the machine, and changes to "
-                f"the code or to the packages it uses. {READ_ON}"
-            )
+            others = (thought for thought in thoughts if thought != TOO_HIGH)
+            thoughts = [f"{TOO_HIGH}, most often the reason for steps that are skipped", *others]
+        differs = f"What differs here: {'; '.join(causes)}." if causes else NOTHING_DIFFERS
         think = f" Think of {'; or '.join(thoughts)}." if thoughts else ""
-        return f"What differs here: {'; '.join(causes)}.{think} {READ_ON}"
+        return f"{differs}{think} {READ_ON}"
