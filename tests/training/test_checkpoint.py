@@ -212,6 +212,13 @@ def test_a_damaged_checkpoint_is_never_averaged_in(tmp_path: Path) -> None:
         checkpoint.averaged(places)
 
 
+def test_a_step_of_more_digits_is_newer(tmp_path: Path) -> None:
+    for step in (99_999_000, 100_000_000, 5):
+        checkpoint.save(tmp_path, snapshot(step), keep=9)
+    assert [int(place.name) for place in checkpoint.found(tmp_path)] == [5, 99_999_000, 100_000_000]
+    assert checkpoint.newest(tmp_path)[0].step == 100_000_000
+
+
 def test_saved_weights_are_a_copy(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     before = checkpoint.weights_of(model)

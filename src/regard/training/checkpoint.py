@@ -187,7 +187,8 @@ def _group(place: Path, group: str) -> dict[str, Tensor]:
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints under `folder`, oldest first."""
-    return sorted(place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal())
+    places = [place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal()]
+    return sorted(places, key=lambda place: int(place.name))  # as text, step 100,000,000 comes before 99,999,000
 
 
 def newest(folder: Path, team: Team = ALONE) -> tuple[Snapshot, list[str]]:
