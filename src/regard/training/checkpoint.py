@@ -242,10 +242,28 @@ def averaged(places: Sequence[Path]) -> dict[str, Tensor]:
     mean: dict[str, Tensor] = {}
     for place in places:
         check_folder(place)
-        for name, weight in _group(place, "model").items():
+        weights = _group(place, "model")
+        if mean:
+            _check_alike(place, weights, places[0], mean)
+        for name, weight in weights.items():
             share = weight.double() / len(places)
             mean[name] = mean[name] + share if name in mean else share
     return {name: weight.float() for name, weight in mean.items()}
+
+
+def _check_alike(place: Path, weights: dict[str, Tensor], first: Path, others: dict[str, Tensor]) -> None:
+    """Refuse weights of other names or shapes: what one lacks would be too small, and what fits would be spread."""
+
+    def shape(tensors: dict[str, Tensor], name: str) -> str:
+        return f"has shape {tuple(tensors[name].shape)}" if name in tensors else "is missing"
+
+    for name in sorted(weights.keys() | others.keys()):
+        here, there = shape(weights, name), shape(others, name)
+        if here != there:
+            raise DataError(
+                f"{place}: checkpoints that are averaged must have weights of the same names and shapes, but `{name}` "
+                f"{here} here, and {there} in {first}. Average those of one run."
+            )
 
 
 # ---- from the training and back
