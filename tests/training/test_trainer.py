@@ -17,6 +17,7 @@ from regard.data.prefetch import real_tokens
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
 from regard.models.build import build
+from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
@@ -103,6 +104,39 @@ def test_going_back_to_the_very_beginning_forgets_what_was_learned() -> None:
     first = [advance(run) for _ in range(3)]
     run.restore(beginning)
     assert [advance(run) for _ in range(3)] == first
+
+
+def test_a_step_leaves_torchs_generators_alone_and_does_not_depend_on_them() -> None:
+    """A recurrent model, whose dropout draws from them; a snapshot is restored without them as well."""
+    settings, runs = RecurrentSettings(d_model=16, dropout=0.3), []
+    for disturbs in (False, True):
+        torch.manual_seed(0)
+        batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, layout="buckets"), seed=3)
+        run = Trainer(build(settings, 20), batches, SETTINGS)
+        for _ in range(3):
+            if disturbs:
+                torch.rand(5)
+            before = torch.get_rng_state()
+            run.advance()
+            run.restore(run.snapshot())
+            assert torch.equal(torch.get_rng_state(), before)
+        runs.append(everything(run))
+    assert_same(*runs)
+
+
+@pytest.mark.parametrize("before", [(False, False), (True, False), (True, True)])
+def test_a_step_on_a_gpu_leaves_the_wish_for_exact_sums_as_it_was(before: tuple[bool, bool]) -> None:
+    run = trainer()
+    run.device = torch.device("cuda")  # nothing is computed
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    try:
+        with run._exactly():
+            assert torch.are_deterministic_algorithms_enabled()
+            assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        found = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        assert found == before
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_dropout_was_on_in_these_tests() -> None:

@@ -21,6 +21,7 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from regard.training import sharding
 from regard.training.team import ALONE, Team
 
 STATE = "state.json"
+CPU = torch.device("cpu")
 # What systems call a full disk, a used up quota, and a file that may not grow any more.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -319,16 +321,34 @@ def restore_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, flat: 
         optimiser.state[parameters[name]][key] = own.clone()
 
 
-def random_state() -> dict[str, Tensor]:
-    """The state of torch's generators."""
+def seed_random(seed: int, device: torch.device = CPU) -> None:
+    """Seed the generators that a training on `device` draws from, and no others."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def random_state(device: torch.device = CPU) -> dict[str, Tensor]:
+    """The state of these generators."""
     states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
     return states
 
 
-def restore_random(states: dict[str, Tensor]) -> None:
+def restore_random(states: dict[str, Tensor], device: torch.device = CPU) -> None:
     """Put back what `random_state` took."""
     torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+@contextmanager
+def own_random(device: torch.device = CPU) -> Iterator[None]:
+    """Whatever is seeded and drawn in here, afterwards the generators are as they were before."""
+    states = random_state(device)
+    try:
+        yield
+    finally:
+        restore_random(states, device)
