@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.batch import IGNORED, Batch, Specials
@@ -19,37 +18,11 @@ from regard.models.build import build
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
-from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
 from regard.training.objective import Objective, ObjectiveSettings, twice
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 BATCH = collate([([4, 5, 6], [7, 8]), ([9, 10], [11, 12, 13]), ([5], [6])], SPECIALS)
 MODEL = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3)
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("piece", [1, 90, 10**9])
-def test_the_total_piece_by_piece_is_the_sum_of_all_losses_and_so_are_its_gradients(
-    smoothing: float, bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("regard.training.loss").training.loss.PIECE, "cpu", piece)
-    draw = torch.Generator().manual_seed(0)
-    features = torch.randn(3, 5, 8, generator=draw, requires_grad=True)
-    weight = torch.randn(30, 8, generator=draw, requires_grad=True)
-    bias_V = torch.randn(30, generator=draw, requires_grad=True) if bias else None
-    labels = torch.randint(0, 30, (3, 5), generator=draw)
-    labels[0, 1], labels[2] = IGNORED, IGNORED
-    inputs = [tensor for tensor in (features, weight, bias_V) if tensor is not None]
-    expected = smoothed_cross_entropy(smoothing)(lambda x: F.linear(x, weight, bias_V), features, labels).sum()
-    found = total_loss(features, weight, bias_V, labels, smoothing)
-    torch.testing.assert_close(found, expected)
-    for one, other in zip(
-        torch.autograd.grad(0.3 * found, inputs), torch.autograd.grad(0.3 * expected, inputs), strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
-    if not smoothing:
-        torch.testing.assert_close(total_likelihood(features, weight, bias_V, labels).float(), expected.detach())
 
 
 def readings(model_seed: int = 0) -> tuple[Objective, Tensor]:

@@ -210,8 +210,15 @@ def spoil_gradient(run: Trainer) -> None:
     next(run.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
 
 
-@pytest.mark.parametrize("spoil", [spoil_weight, spoil_gradient])
-def test_a_step_whose_gradient_is_no_number_changes_no_weight_and_is_counted(spoil: Callable[[Trainer], None]) -> None:
+def spoil_loss(run: Trainer) -> None:
+    """The loss alone: its gradient is as it was."""
+    run.objective.register_forward_hook(lambda _module, _given, loss: loss + math.inf)
+
+
+@pytest.mark.parametrize("spoil", [spoil_weight, spoil_gradient, spoil_loss])
+def test_a_step_whose_loss_or_gradient_is_no_number_changes_no_weight_and_is_counted(
+    spoil: Callable[[Trainer], None],
+) -> None:
     run = trainer()
     assert advance(run).skipped == 0
     spoil(run)
