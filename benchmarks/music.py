@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.viewing.training_curves import read_metrics
+
 DATA = Path(__file__).parents[2] / "shared/data"
 RECIPES = {
     "music-jsb": "music-jsb/Jsb16thSeparated.json.xz",
@@ -63,14 +65,14 @@ def train(name: str, arguments: argparse.Namespace, minutes: float) -> subproces
 def measure(place: Path) -> list[Row]:
     """What `regard evaluate` says of the validation and the test pieces."""
     report, facts = (_asked(command, str(place), "--json") for command in ("evaluate", "inspect"))
-    steps = [json.loads(line).get("step", 0) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    steps = read_metrics(place / "metrics.jsonl")[-1]["step"]
     figures = {score["name"]: score for score in report["scores"]}
     rows = []
     for file in report["files"]:
         word, step = (figures.get(f"nats per {unit}, {file['role']}") for unit in ("word", "step"))
         words = int(word["signature"].rpartition(":")[2])
         rows.append(Row(place.name, file["role"], file["lines"], words, word["value"], step and step["value"],
-                        facts["parameters"], max(steps)))  # fmt: skip
+                        facts["parameters"], steps))  # fmt: skip
     return rows
 
 

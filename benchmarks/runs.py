@@ -24,6 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from regard.viewing.training_curves import read_metrics
+
 LOOK = 0.2  # seconds between two looks at whether to stop
 PATIENCE = 60.0  # seconds for a command to end by itself when the time is up
 
@@ -188,10 +190,19 @@ def results(out: Path) -> list[dict[str, Any]]:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """What a finished run says of itself: parameters, minutes of training, steps, and the losses it reached."""
-    events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    losses = [event["nll"] for event in events if event["event"] == "validation"]
+    """What a finished run says of itself: parameters, minutes of training, steps, and the losses it reached.
+
+    A loss that was no number is None.
+    """
+    events = read_metrics(folder / "metrics.jsonl")
+    losses: dict[int, float | None] = {}
+    for event in events:
+        if event["event"] == "validation":
+            # A run that went back to a checkpoint left behind what it had validated after that.
+            losses = {step: loss for step, loss in losses.items() if step < event["step"]}
+            losses[event["step"]] = event["nll"]
     final = [event["nll"] for event in events if event["event"] == "average"]
+    # Of all steps it made, those that were left behind as well: they took their time.
     seconds = sum(event["took"] for event in events if event["event"] == "step")
     tokens = sum(event["tokens"] for event in events if event["event"] == "step")
     return {
@@ -199,8 +210,8 @@ def facts(folder: Path) -> dict[str, Any]:
         "steps": events[-1]["step"],
         "minutes": round(seconds / 60, 2),
         "tokens_per_second": round(tokens / max(seconds, 1e-9)),
-        "best_loss": min(losses),
-        "loss": final[-1] if final else losses[-1],
+        "best_loss": min((loss for loss in losses.values() if loss is not None), default=None),
+        "loss": final[-1] if final else list(losses.values())[-1],
     }
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard import experiment
 from regard.assembly import new_trainer
 from regard.data.dataset import read_dataset
 from regard.errors import UsageError
 from regard.recipe import Recipe, build_recipe
+from regard.resumption import verify_resume
 from regard.training.team import ALONE
 from regard.training.trainer import Trainer
-from tests.tiny import ENGLISH, GERMAN, write_lines
+from tests.tiny import ENGLISH, GERMAN, generated_recipe, write_lines
 
 LONG = " ".join(ENGLISH)
 SIZES = "d_model=8, d_ff=8, heads=2, dropout=0.0, max_positions=12"
@@ -109,3 +111,11 @@ def test_rows_of_running_text_need_no_shorter_lines(tmp_path: Path) -> None:
     """A language model that reads rows is tested in windows as long as they are."""
     data = corpus(tmp_path, "language model", "test")
     assert assembled(recipe_of(data, GPT, "blocks")).step == 0
+
+
+def test_to_train_leaves_torchs_generators_alone(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    changes = ["training={steps=2, validate_every=1, save_every=1, keep=1, average=1}", "device=cpu"]
+    experiment.train(generated_recipe(changes), tmp_path / "run")
+    verify_resume(tmp_path / "run", steps=2)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from benchmarks import labels, proof, runs
+from benchmarks import labels, music, proof, runs
 from benchmarks.runs import Bench, Job, Stopped, options, results, run_asked
 from regard.reproduce.studies import STUDIES
 
@@ -65,6 +66,34 @@ def test_what_is_kept_says_of_what_it_is(bench: Bench, asked: list[tuple[str, ..
     assert bench.report(bench.work, "--beam", "4")["answers"] == 7
     (kept,) = bench.work.glob("evaluated-*.json")
     assert json.loads(kept.read_text())["arguments"] == ["--beam", "4"]
+
+
+def test_what_a_run_says_of_itself_is_read_as_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that was no number, a break of lines inside a text, a run that went back, and a line cut short."""
+    events: list[dict[str, object]] = [
+        {"event": "start", "step": 0, "command": "train \u2028"},
+        {"event": "step", "step": 10, "took": 30.0, "tokens": 600},
+        {"event": "validation", "step": 10, "nll": None},
+        {"event": "step", "step": 20, "took": 30.0, "tokens": 600},
+        {"event": "validation", "step": 20, "nll": 1.0},  # left behind: the run goes back to step 10
+        {"event": "step", "step": 15, "took": 15.0, "tokens": 300},
+        {"event": "validation", "step": 15, "nll": 2.0},
+        {"event": "step", "step": 18, "took": 15.0, "tokens": 300},
+        {"event": "validation", "step": 18, "nll": 3.0},
+    ]
+    lines = [json.dumps(event, ensure_ascii=False) for event in events]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"event": "end", "st']))
+    save_file({"w": torch.zeros(2, 3)}, tmp_path / "model.safetensors")
+    assert runs.facts(tmp_path) == {
+        "parameters": 6, "steps": 18, "minutes": 1.5, "tokens_per_second": 20, "best_loss": 2.0, "loss": 3.0
+    }  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines[:3]))
+    assert (runs.facts(tmp_path)["best_loss"], runs.facts(tmp_path)["loss"]) == (None, None)
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    word = {"name": "nats per word, test", "value": 0.5, "signature": "words:7"}
+    said = {"scores": [word], "files": [{"role": "test", "lines": 2}], "parameters": 6}
+    monkeypatch.setattr(music, "_asked", lambda *_: said)
+    assert music.measure(tmp_path) == [music.Row(tmp_path.name, "test", 2, 7, 0.5, None, 6, steps=18)]
 
 
 def test_labels_are_measured_on_the_test_set(

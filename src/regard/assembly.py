@@ -26,6 +26,7 @@ from regard.models.interface import ContinuingModel, Learner, SequenceModel
 from regard.models.transformer_xl import TransformerXL
 from regard.models.xlnet import XLNet
 from regard.recipe import Recipe
+from regard.training.checkpoint import own_random, seed_random
 from regard.training.reward import Draw, Rewards
 from regard.training.team import Team, own_device
 from regard.training.trainer import Trainer
@@ -38,8 +39,16 @@ def new_trainer(recipe: Recipe, data: Dataset, team: Team, begins: Beginning | N
     if recipe.training.deterministic:
         # What NVIDIA's library wants to be told before it starts, or it may choose another order of sums each time.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.manual_seed(recipe.seed)
     device = own_device(choose_device(recipe.device))
+    with own_random(device):
+        seed_random(recipe.seed, device)
+        return _drawn_trainer(recipe, data, team, begins, device)
+
+
+def _drawn_trainer(
+    recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None, device: torch.device
+) -> Trainer:
+    """The same, drawn from torch's generators as they are."""
     model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
     if isinstance(model, Bert) and data.train.source is not None:
         raise UsageError(

@@ -67,6 +67,10 @@ class Places:
             return torch.ones_like(self.positions_BT)
         return self.segments_BT
 
+    def real(self) -> Tensor | None:
+        """Which tokens are not padding, [B, T]; None where all are."""
+        return None if self.segments_BT is None else self.segments_BT != PADDING_SEGMENT
+
     def check_one_sentence(self, where: str) -> None:
         """Refuse rows that hold several sentences, or padding in front of one, for a model that reads in order."""
         # Looking at values would stop an accelerator and break a compiled graph; there the batcher is trusted

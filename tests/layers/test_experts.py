@@ -132,6 +132,22 @@ def test_the_two_losses_by_hand() -> None:
     assert found == pytest.approx(0.3 * wanted, rel=1e-4)
 
 
+@torch.no_grad()
+def test_only_real_tokens_count_in_the_losses() -> None:
+    network = mixture(4, 2).train()
+    real_BT = torch.tensor([[True, True, True, False, False], [True] * 5, [False] * 5])
+    real_1TD = X_BTD[real_BT][None]
+    network.noise.forward = lambda x: torch.zeros_like(x)  # type: ignore[method-assign]
+    network(real_1TD)
+    wanted = network.take_imbalance()
+    y_BTD = network(X_BTD, real_BT)
+    torch.testing.assert_close(network.take_imbalance(), wanted)
+    torch.testing.assert_close(y_BTD, network(X_BTD))  # what is answered does not depend on it
+    assert network.take_imbalance() != wanted
+    network(X_BTD, torch.zeros(3, 5, dtype=torch.bool))
+    assert network.take_imbalance() == 0
+
+
 def test_the_losses_teach_gate_and_noise() -> None:
     network = mixture(4, 2).train()
     network(X_BTD)

@@ -212,6 +212,31 @@ def test_a_damaged_checkpoint_is_never_averaged_in(tmp_path: Path) -> None:
         checkpoint.averaged(places)
 
 
+def test_weights_of_other_names_or_shapes_are_not_averaged(tmp_path: Path) -> None:
+    one = snapshot(1)
+    checkpoint.save(tmp_path, one, keep=9)
+    wide = {**one.weights, "a.bias": torch.zeros(2, 3)}  # which (3,) could be spread over
+    for step, weights in ((2, {"a.weight": torch.zeros(2, 3)}), (3, wide), (4, {**one.weights, "b": torch.ones(1)})):
+        checkpoint.save(tmp_path, replace(one, step=step, weights=weights), keep=9)
+
+    def averaged(*steps: int) -> None:
+        checkpoint.averaged([checkpoint.place_of(tmp_path, step) for step in steps])
+
+    with pytest.raises(DataError, match=r"00000002: .* `a\.bias` is missing here, and has shape \(3,\) in .*00000001"):
+        averaged(1, 2)
+    with pytest.raises(DataError, match=r"`a\.bias` has shape \(2, 3\) here, and has shape \(3,\) in"):
+        averaged(1, 3)
+    with pytest.raises(DataError, match=r"`b` has shape .* and is missing in .*00000001\. Average those of one run"):
+        averaged(1, 4)
+
+
+def test_a_step_of_more_digits_is_newer(tmp_path: Path) -> None:
+    for step in (99_999_000, 100_000_000, 5):
+        checkpoint.save(tmp_path, snapshot(step), keep=9)
+    assert [int(place.name) for place in checkpoint.found(tmp_path)] == [5, 99_999_000, 100_000_000]
+    assert checkpoint.newest(tmp_path)[0].step == 100_000_000
+
+
 def test_saved_weights_are_a_copy(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     before = checkpoint.weights_of(model)

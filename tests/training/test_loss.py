@@ -6,10 +6,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.batch import IGNORED
-from regard.training.loss import smoothed_cross_entropy
+from regard.training import loss
+from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
 
 
 def by_hand(logits: list[float], label: int, smoothing: float) -> float:
@@ -79,3 +81,28 @@ def test_smoothing_has_its_minimum_at_the_smoothed_distribution() -> None:
 def test_half_precision_logits_are_summed_in_full(features_BTD: Tensor) -> None:
     losses = smoothed_cross_entropy(0.1)(lambda x: project(x).bfloat16(), features_BTD, LABELS)
     assert losses.dtype == torch.float32
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("piece", [1, 90, 10**9])
+def test_the_total_piece_by_piece_is_the_sum_of_all_losses_and_so_are_its_gradients(
+    smoothing: float, bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loss.PIECE, "cpu", piece)
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(3, 5, 8, generator=draw, requires_grad=True)
+    weight = torch.randn(30, 8, generator=draw, requires_grad=True)
+    bias_V = torch.randn(30, generator=draw, requires_grad=True) if bias else None
+    labels = torch.randint(0, 30, (3, 5), generator=draw)
+    labels[0, 1], labels[2] = IGNORED, IGNORED
+    inputs = [tensor for tensor in (features, weight, bias_V) if tensor is not None]
+    expected = smoothed_cross_entropy(smoothing)(lambda x: F.linear(x, weight, bias_V), features, labels).sum()
+    found = total_loss(features, weight, bias_V, labels, smoothing)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad(0.3 * found, inputs), torch.autograd.grad(0.3 * expected, inputs), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+    if not smoothing:
+        torch.testing.assert_close(total_likelihood(features, weight, bias_V, labels).float(), expected.detach())

@@ -14,42 +14,20 @@ from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import collate
 from regard.errors import UsageError
 from regard.layers.dropout import Noise
-from regard.layers.experts import MixtureOfExperts
+from regard.layers.experts import GateNoise, MixtureOfExperts
 from regard.models.build import build
+from regard.models.decoder_only import DecoderOnlySettings
+from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
-from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
+from regard.models.xlnet import XLNetSettings
 from regard.training.objective import Objective, ObjectiveSettings, twice
 
 SPECIALS = Specials(padding=0, start=1, end=2)
 BATCH = collate([([4, 5, 6], [7, 8]), ([9, 10], [11, 12, 13]), ([5], [6])], SPECIALS)
 MODEL = TransformerSettings(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3)
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("piece", [1, 90, 10**9])
-def test_the_total_piece_by_piece_is_the_sum_of_all_losses_and_so_are_its_gradients(
-    smoothing: float, bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("regard.training.loss").training.loss.PIECE, "cpu", piece)
-    draw = torch.Generator().manual_seed(0)
-    features = torch.randn(3, 5, 8, generator=draw, requires_grad=True)
-    weight = torch.randn(30, 8, generator=draw, requires_grad=True)
-    bias_V = torch.randn(30, generator=draw, requires_grad=True) if bias else None
-    labels = torch.randint(0, 30, (3, 5), generator=draw)
-    labels[0, 1], labels[2] = IGNORED, IGNORED
-    inputs = [tensor for tensor in (features, weight, bias_V) if tensor is not None]
-    expected = smoothed_cross_entropy(smoothing)(lambda x: F.linear(x, weight, bias_V), features, labels).sum()
-    found = total_loss(features, weight, bias_V, labels, smoothing)
-    torch.testing.assert_close(found, expected)
-    for one, other in zip(
-        torch.autograd.grad(0.3 * found, inputs), torch.autograd.grad(0.3 * expected, inputs), strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
-    if not smoothing:
-        torch.testing.assert_close(total_likelihood(features, weight, bias_V, labels).float(), expected.detach())
+RECURRENT = RecurrentSettings(encoder_layers=2, decoder_layers=2, d_model=12, d_ff=10, dropout=0.0, experts=4)
 
 
 def readings(model_seed: int = 0) -> tuple[Objective, Tensor]:
@@ -156,11 +134,49 @@ def test_experts_that_are_asked_unevenly_are_added_once_for_each_label(asked: Ob
         Noise(model, seed=3).set(5)
         losses.append(Objective(model.train(), asked)(BATCH))
     taken = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
-    assert [module.imbalance for module in taken] == [None] * 2
+    assert [module.asked_2E for module in taken] == [None] * 2
     model(BATCH if asked.r_drop == 0 else twice(BATCH))
     uneven = sum(module.take_imbalance() for module in taken)
     labels = int((BATCH.labels_BT != IGNORED).sum())
     torch.testing.assert_close(losses[1] - losses[0], labels * uneven, rtol=1e-4, atol=1e-4)
+
+
+def padded(batch: Batch) -> Batch:
+    """The same batch with much more padding, to the right and below."""
+    wide = (0, 12, 0, 2)
+    labels_BT = F.pad(batch.labels_BT, wide, value=IGNORED)
+    return replace(batch.map(lambda x: F.pad(x, wide)), labels_BT=labels_BT)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        replace(MODEL, dropout=0.0, experts=4),
+        GPTSettings(layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, experts=4),
+        DecoderOnlySettings(layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, experts=4),
+        XLNetSettings(layers=1, d_model=16, d_ff=24, heads=2, dropout=0.0, experts=4),
+        replace(RECURRENT, attention="dot"),
+        replace(RECURRENT, asks="bottom", attend="before"),
+        RECURRENT,
+    ],
+    ids=["transformer", "gpt", "decoder-only", "xlnet", "all-at-once", "from-below", "token-by-token"],
+)
+def test_padding_does_not_count_in_the_balance_of_experts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GateNoise, "forward", lambda _noise, x: torch.zeros_like(x))  # it follows from places
+    torch.manual_seed(0)
+    model = build(replace(settings, balance=5.0), 20).train()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, MixtureOfExperts):
+                module.gate_ED.mul_(3)
+                module.spread_ED.normal_()
+    batch, found = BATCH if model.reads_source else replace(BATCH, source=None), []
+    for each in (batch, padded(batch)):
+        model.zero_grad()
+        loss = Objective(model, ObjectiveSettings())(each)
+        loss.backward()
+        found.append((loss.detach(), [weight.grad for weight in model.parameters()]))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=2e-3)
 
 
 def test_experts_are_balanced_by_compiled_code_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -54,3 +55,19 @@ def test_a_run_stops_when_too_many_validations_were_no_better() -> None:
     assert ranking(patience=3).no_improvement(40) is None
     assert ranking().no_improvement(40) is None
     assert Ranking(TrainingSettings(patience=1)).no_improvement(0) is None
+
+
+def test_a_validation_that_is_no_number_is_the_worst() -> None:
+    for wrong in (math.nan, math.inf, -math.inf):
+        found = Ranking(TrainingSettings(keep_best=3, patience=1, average_of="best", average=3), [(1, wrong)])
+        assert (found.highest, found.best()) == (-math.inf, [1])  # there is none but this
+        found.add(2, -3.0)
+        found.add(3, -2.0)
+        assert (found.highest, found.best()) == (-2.0, [3, 2])
+        assert found.averaged([1, 2, 3], last=3, count=3) == [3, 2]
+        assert found.no_improvement(3) is None
+        found.add(4, wrong)
+        ending = found.no_improvement(4)
+        assert ending is not None
+        assert "no better loss than the 2 of step 3" in ending.sentence
+        assert Ranking(TrainingSettings(keep_best=1), [(1, math.nan), (2, -3.0)]).best() == [2]  # from a checkpoint

@@ -6,6 +6,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,6 +16,8 @@ from regard import experiment, folder
 from regard.assembly import _draw
 from regard.batch import IGNORED, Batch, Specials, Tokens
 from regard.data.batching import collate
+from regard.data.collate import EMPTY, one_a_row, sentence_rows
+from regard.data.store import TokenStore
 from regard.errors import UsageError
 from regard.models.build import build
 from regard.models.gpt import GPTSettings
@@ -125,6 +128,16 @@ def test_drawn_texts_become_a_batch_with_their_better_and_worse() -> None:
     none = IGNORED
     assert drawn.labels_BT.tolist() == [[4, 5, 2], [3, 3, none], [2, none, none], [4, 5, 6]]
     assert better_R.tolist() == [0.5, -0.5, -0.5, 0.5]
+
+
+def test_a_row_that_only_fills_up_a_batch_is_not_rewarded() -> None:
+    """Its reference is empty, so that a draw that ends at once would be a perfect translation of nothing."""
+    said = [(4, 2), (2,)] * 3
+    store = TokenStore.of_pairs([([3], [4]), ([3], [])], SPECIALS.end)
+    batch = sentence_rows(store, SPECIALS, one_a_row(store), np.array([0, 1, EMPTY]))
+    _, better_R = Rewards(lambda *_: said, SPECIALS).drawn(build(MODEL, WORDS), batch, samples=2)
+    # The second row asks for an empty translation, the third for none.
+    assert better_R.tolist() == [0.5, -0.5, -0.5, 0.5, 0.0, 0.0]
 
 
 def test_what_cannot_be_is_refused() -> None:

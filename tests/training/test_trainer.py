@@ -17,6 +17,7 @@ from regard.data.prefetch import real_tokens
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
 from regard.models.build import build
+from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
@@ -105,6 +106,39 @@ def test_going_back_to_the_very_beginning_forgets_what_was_learned() -> None:
     assert [advance(run) for _ in range(3)] == first
 
 
+def test_a_step_leaves_torchs_generators_alone_and_does_not_depend_on_them() -> None:
+    """A recurrent model, whose dropout draws from them; a snapshot is restored without them as well."""
+    settings, runs = RecurrentSettings(d_model=16, dropout=0.3), []
+    for disturbs in (False, True):
+        torch.manual_seed(0)
+        batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, layout="buckets"), seed=3)
+        run = Trainer(build(settings, 20), batches, SETTINGS)
+        for _ in range(3):
+            if disturbs:
+                torch.rand(5)
+            before = torch.get_rng_state()
+            run.advance()
+            run.restore(run.snapshot())
+            assert torch.equal(torch.get_rng_state(), before)
+        runs.append(everything(run))
+    assert_same(*runs)
+
+
+@pytest.mark.parametrize("before", [(False, False), (True, False), (True, True)])
+def test_a_step_on_a_gpu_leaves_the_wish_for_exact_sums_as_it_was(before: tuple[bool, bool]) -> None:
+    run = trainer()
+    run.device = torch.device("cuda")  # nothing is computed
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    try:
+        with run._exactly():
+            assert torch.are_deterministic_algorithms_enabled()
+            assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        found = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        assert found == before
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_dropout_was_on_in_these_tests() -> None:
     assert advance(trainer()).loss != advance(trainer(model=replace(MODEL, dropout=0.0))).loss
 
@@ -176,8 +210,15 @@ def spoil_gradient(run: Trainer) -> None:
     next(run.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
 
 
-@pytest.mark.parametrize("spoil", [spoil_weight, spoil_gradient])
-def test_a_step_whose_gradient_is_no_number_changes_no_weight_and_is_counted(spoil: Callable[[Trainer], None]) -> None:
+def spoil_loss(run: Trainer) -> None:
+    """The loss alone: its gradient is as it was."""
+    run.objective.register_forward_hook(lambda _module, _given, loss: loss + math.inf)
+
+
+@pytest.mark.parametrize("spoil", [spoil_weight, spoil_gradient, spoil_loss])
+def test_a_step_whose_loss_or_gradient_is_no_number_changes_no_weight_and_is_counted(
+    spoil: Callable[[Trainer], None],
+) -> None:
     run = trainer()
     assert advance(run).skipped == 0
     spoil(run)

@@ -99,6 +99,11 @@ class Residual(nn.Module):
         )
 
 
+def _feed(network: FeedForward | MixtureOfExperts, x_BTD: Tensor, visible: Visible) -> Tensor:
+    """[B, T, D] → [B, T, D]; experts are told which of the tokens that look are padding."""
+    return network(x_BTD, visible.real()) if isinstance(network, MixtureOfExperts) else network(x_BTD)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward; under a causal mask and with a past, a decoder-only layer."""
 
@@ -115,7 +120,7 @@ class EncoderLayer(nn.Module):
         kv, query_BTD = self.attention.project(y_BTD, visible)
         kv = kv if past is None else past.extend(kv)
         x_BTD = self.around_attention.leave(x_BTD, self.attention(y_BTD, kv, visible, query_BTD))
-        y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
+        y_BTD = _feed(self.feedforward, self.around_feedforward.enter(x_BTD), visible)
         return self.around_feedforward.leave(x_BTD, y_BTD), kv
 
     def keep(self, x_BTD: Tensor, visible: Visible) -> KeyValue:
@@ -131,7 +136,7 @@ class EncoderLayer(nn.Module):
         y_BQD = self.around_attention.enter(x_BQD)
         query_BQD = None if self.attention.joint is None else self.attention.unplaced(y_BQD)[1]
         x_BQD = self.around_attention.leave(x_BQD, self.attention(y_BQD, kv, visible, query_BQD))
-        y_BQD = self.feedforward(self.around_feedforward.enter(x_BQD))
+        y_BQD = _feed(self.feedforward, self.around_feedforward.enter(x_BQD), visible)
         return self.around_feedforward.leave(x_BQD, y_BQD)
 
 
@@ -175,5 +180,5 @@ class DecoderLayer(nn.Module):
         y_BTD = self.around_cross_attention.enter(x_BTD)
         y_BTD = self.cross_attention(y_BTD, memory.source, source_visible)
         x_BTD = self.around_cross_attention.leave(x_BTD, y_BTD)
-        y_BTD = self.feedforward(self.around_feedforward.enter(x_BTD))
+        y_BTD = _feed(self.feedforward, self.around_feedforward.enter(x_BTD), visible)
         return self.around_feedforward.leave(x_BTD, y_BTD), DecoderMemory(memory.source, kv)

@@ -12,6 +12,8 @@ So that all experts have something to learn, two losses make it dear to favour s
     balance · (CV²(Σ_x G(x)) + CV²(Σ_x P(x)))         CV² = variance / mean², over the experts
     P(x)_e = chance that e is among the A largest if its own noise is drawn anew
 
+The sums are over all tokens x that are read together, padding left out.
+
 The paper's experts stand between LSTM layers, as in `RecurrentStack`; in a Transformer they take the place of the
 feed-forward network. W_g begins at random and not at zero, where all experts would tie.
 """
@@ -140,11 +142,12 @@ class MixtureOfExperts(nn.Module):
         for matrix in (self.gate_ED, *self.inner_EFD.detach(), *self.outer_EDF.detach()):
             nn.init.xavier_uniform_(matrix)
         self.noise = GateNoise()
-        self.imbalance: Tensor | None = None
+        self.asked_2E: Tensor | None = None
+        """Both sums over what was read last in training. Whoever reads token by token adds up those of all tokens."""
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """[B, T, D] → [B, T, D]."""
-        gates_BTA, chosen_BTA = self._choose(x_BTD)
+    def forward(self, x_BTD: Tensor, real_BT: Tensor | None = None) -> Tensor:
+        """[B, T, D] → [B, T, D]; `real_BT` says which tokens are not padding, and None that all are."""
+        gates_BTA, chosen_BTA = self._choose(x_BTD, real_BT)
         if torch.is_autocast_enabled(_kind(x_BTD)):
             x_BTD = x_BTD.to(torch.get_autocast_dtype(_kind(x_BTD)))
         x_ND, gates_NA, chosen_NA = (part.flatten(0, 1) for part in (x_BTD, gates_BTA, chosen_BTA))
@@ -154,11 +157,11 @@ class MixtureOfExperts(nn.Module):
 
     def take_imbalance(self) -> Tensor:
         """The two losses of what was read last in training, []; whoever asks adds them to what is made small."""
-        assert self.imbalance is not None, "nothing was read in training"
-        found, self.imbalance = self.imbalance, None
-        return found
+        assert self.asked_2E is not None, "nothing was read in training"
+        (importance_E, load_E), self.asked_2E = self.asked_2E, None
+        return self.balance * _uneven(importance_E) + self.balance * _uneven(load_E)
 
-    def _choose(self, x_BTD: Tensor) -> tuple[Tensor, Tensor]:
+    def _choose(self, x_BTD: Tensor, real_BT: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What each token gives on the word of the experts it asks, and which these are, [B, T, A] each.
 
         In full precision: a token on the border between two experts should not depend on its company.
@@ -173,11 +176,12 @@ class MixtureOfExperts(nn.Module):
             noisy_BTE = scores_BTE + self.noise(scores_BTE) * spread_BTE
             best, places = noisy_BTE.topk(min(self.active + 1, noisy_BTE.shape[-1]), dim=-1)
             gates_BTA, chosen_BTA = best[..., : self.active].softmax(dim=-1), places[..., : self.active]
-            importance_E = torch.zeros_like(scores_BTE).scatter(-1, chosen_BTA, gates_BTA).sum(dim=(0, 1))
-            self.imbalance = self.balance * _uneven(importance_E)
+            importance_BTE = torch.zeros_like(scores_BTE).scatter(-1, chosen_BTA, gates_BTA)
+            # Where all are asked, none is asked more often than others.
+            load_BTE = torch.ones_like(scores_BTE)
             if self.active < noisy_BTE.shape[-1]:
-                load_E = _chances(scores_BTE, spread_BTE, noisy_BTE, best).sum(dim=(0, 1))
-                self.imbalance = self.imbalance + self.balance * _uneven(load_E)
+                load_BTE = _chances(scores_BTE, spread_BTE, noisy_BTE, best)
+            self.asked_2E = torch.stack([_total(importance_BTE, real_BT), _total(load_BTE, real_BT)])
             return gates_BTA, chosen_BTA
 
     def _asks_all(self, x_BTD: Tensor) -> bool:
@@ -215,6 +219,14 @@ class MixtureOfExperts(nn.Module):
 def _kind(x: Tensor) -> str:
     """The device for which torch is asked about precisions: it has no answer for `meta`."""
     return "cuda" if x.is_cuda else "cpu"
+
+
+def _total(of_tokens_BTE: Tensor, real_BT: Tensor | None) -> Tensor:
+    """The sum over all tokens that are not padding, [E]."""
+    if real_BT is not None:
+        # Rows that share the keys of one sentence may be told of side by side, [B / n, n·T].
+        of_tokens_BTE = of_tokens_BTE * real_BT.reshape(of_tokens_BTE.shape[:2])[:, :, None]
+    return of_tokens_BTE.sum(dim=(0, 1))
 
 
 def _uneven(of_experts_E: Tensor) -> Tensor:

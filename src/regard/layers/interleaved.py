@@ -54,8 +54,13 @@ class InterleavedEncoder(nn.Module):
         half = replace(sizes, d_model=sizes.d_model // 2)
         self.columns = nn.ModuleList(Column(half, keep_cells, turned) for turned in (False, True))
 
-    def forward(self, x_BSX: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, tuple[Hidden, ...]]:
-        """Both columns' states side by side, [B, S, D], and the state of every layer at the end of its reading."""
+    def forward(
+        self, x_BSX: Tensor, lengths_B: Tensor | None, real_BS: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Hidden, ...]]:
+        """Both columns' states side by side, [B, S, D], and the state of every layer at the end of its reading.
+
+        `real_BS` is for experts, and there are none here.
+        """
         (left_BSX, left), (right_BSX, right) = (column(x_BSX, lengths_B) for column in self.columns)
         ends = tuple(one.beside(other) for one, other in zip(left, right, strict=True))
         return torch.cat([left_BSX, right_BSX], dim=-1), ends

@@ -44,6 +44,10 @@ class Visible:
         nothing = torch.zeros((), dtype=dtype, device=self.allowed_BQK.device)
         return replace(self, added_BQK=torch.where(self.allowed_BQK, nothing, -torch.inf))
 
+    def real(self) -> Tensor | None:
+        """Which queries are not padding, [B, Q]; None where all are, or nobody knows."""
+        return None if self.places is None else self.places[0].real()
+
     def positions(self) -> tuple[Tensor, Tensor]:
         """The positions of the queries, [B, Q], and of the keys, [B, K]."""
         if self.places is None:

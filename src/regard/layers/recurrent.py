@@ -227,12 +227,17 @@ class RecurrentEncoder(nn.Module):
         self.experts = _experts(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def forward(self, x_BSX: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, tuple[Hidden, ...]]:
-        """The top layer's states, [B, S, D], and the state of every layer at each row's end."""
+    def forward(
+        self, x_BSX: Tensor, lengths_B: Tensor | None, real_BS: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Hidden, ...]]:
+        """The top layer's states, [B, S, D], and the state of every layer at each row's end.
+
+        `real_BS` tells experts which tokens are not padding: an empty row has a length of 1.
+        """
         ends: list[Hidden] = []
         for layer, link in zip(self.layers, self.links, strict=True):
             if self.experts is not None and len(ends) == len(self.layers) - 1:
-                x_BSX = x_BSX + self.dropout(self.experts(x_BSX))
+                x_BSX = x_BSX + self.dropout(self.experts(x_BSX, real_BS))
             x_BSX = self.dropout(x_BSX)
             y_BSD, end = layer(x_BSX, lengths_B)
             x_BSX = link(x_BSX, y_BSD)
@@ -263,11 +268,18 @@ class RecurrentStack(nn.Module):
         return tuple(layer.zero(rows) for layer in layers)
 
     def forward(
-        self, x_BTX: Tensor, hidden: Sequence[Hidden], context_BTD: Tensor | None = None
+        self,
+        x_BTX: Tensor,
+        hidden: Sequence[Hidden],
+        context_BTD: Tensor | None = None,
+        real_BT: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Hidden, ...]]:
-        """T more tokens from the states `hidden`, one a layer: outputs [B, T, D] and the new states."""
+        """T more tokens from the states `hidden`, one a layer: outputs [B, T, D] and the new states.
+
+        `real_BT` tells experts which tokens are not padding.
+        """
         y_BTD, first = self.lowest(x_BTX, hidden[0])
-        y_BTD, others = self.above(y_BTD, hidden[1:], context_BTD)
+        y_BTD, others = self.above(y_BTD, hidden[1:], context_BTD, real_BT)
         return y_BTD, (first, *others)
 
     def lowest(self, x_BTX: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
@@ -277,13 +289,17 @@ class RecurrentStack(nn.Module):
         return self.links[0](x_BTX, y_BTD), hidden
 
     def above(
-        self, x_BTD: Tensor, hidden: Sequence[Hidden], context_BTD: Tensor | None = None
+        self,
+        x_BTD: Tensor,
+        hidden: Sequence[Hidden],
+        context_BTD: Tensor | None = None,
+        real_BT: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Hidden, ...]]:
         """All layers but the lowest, which has read these tokens."""
         after: list[Hidden] = []
         for layer, link, before in zip(self.layers[1:], self.links[1:], hidden, strict=True):
             if self.experts is not None and len(after) == len(hidden) - 1:
-                x_BTD = x_BTD + self.dropout(self.experts(x_BTD))
+                x_BTD = x_BTD + self.dropout(self.experts(x_BTD, real_BT))
             x_BTD = self.dropout(x_BTD)
             beside = x_BTD if context_BTD is None else torch.cat([x_BTD, self.dropout(context_BTD)], dim=-1)
             y_BTD, end = layer(beside, before)

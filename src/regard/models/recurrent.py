@@ -317,12 +317,13 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
 
     def _teacher_forced(self, batch: Batch) -> _Decoded:
         row_lengths(batch.target.places, "RecurrentEncoderDecoder, target")
-        decoded, _ = self._decode(batch.target.ids_BT, self.start(batch.source, batch.target.ids_BT.shape[0]))
+        state = self.start(batch.source, batch.target.ids_BT.shape[0])
+        decoded, _ = self._decode(batch.target.ids_BT, state, batch.target.places.real())
         return decoded
 
     def _encode(self, source: Tokens) -> RecurrentState:
         lengths_B = row_lengths(source.places, "RecurrentEncoderDecoder, source")
-        states_BSD, ends = self.encoder(self.embedding(source.ids_BT), lengths_B)
+        states_BSD, ends = self.encoder(self.embedding(source.ids_BT), lengths_B, source.places.real())
         context_BD, hidden = self.summary(states_BSD, ends, lengths_B)
         memory = None if self.attention is None else self.attention.keys_values(states_BSD)
         fed_BD = context_BD if self.settings.feed_context else None
@@ -330,25 +331,40 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
             fed_BD = torch.zeros_like(context_BD)
         return RecurrentState(hidden, memory, source.places, fed_BD)
 
-    def _decode(self, tokens_BT: Tensor, state: RecurrentState) -> tuple[_Decoded, RecurrentState]:
+    def _decode(
+        self, tokens_BT: Tensor, state: RecurrentState, real_BT: Tensor | None = None
+    ) -> tuple[_Decoded, RecurrentState]:
         """The one decoding path: `tokens_BT` may be all the target, a prefix, or one token a row."""
         x_BTE, readable_BK = self.embedding(tokens_BT), readable(state.source)
         if self.settings.asks == "bottom":
-            decoded, state = self._from_below(x_BTE, state, readable_BK)
+            decoded, state = self._from_below(x_BTE, state, readable_BK, real_BT)
+        elif self.settings.waits:
+            decoded, state = self._token_by_token(x_BTE, state, readable_BK, real_BT)
         else:
-            pieces = []
-            for x_BtE in x_BTE.split(1, dim=1) if self.settings.waits else (x_BTE,):
-                piece, state = self._advance(x_BtE, state, readable_BK)
-                pieces.append(piece)
-            decoded = _Decoded.join(pieces)
+            decoded, state = self._advance(x_BTE, state, readable_BK, real_BT)
         decoded = replace(decoded, features_BTD=self.dropout(self._combined(decoded)), context_BTD=None)
         watcher = None if self.attention is None else self.attention.watcher
         if watcher is not None and decoded.weights_BTK is not None:
             watcher(decoded.weights_BTK[:, None])
         return decoded, state
 
+    def _token_by_token(
+        self, x_BTE: Tensor, state: RecurrentState, readable_BK: Tensor | None, real_BT: Tensor | None
+    ) -> tuple[_Decoded, RecurrentState]:
+        """Run the decoder over tokens of which each waits for what attention brought to the one before."""
+        experts, pieces, asked = self.decoder.experts, [], []
+        for number, x_B1E in enumerate(x_BTE.split(1, dim=1)):
+            real_B1 = None if real_BT is None else real_BT[:, number : number + 1]
+            piece, state = self._advance(x_B1E, state, readable_BK, real_B1)
+            pieces.append(piece)
+            if experts is not None and experts.training and experts.asked_2E is not None:
+                asked.append(experts.asked_2E)
+        if experts is not None and asked:
+            experts.asked_2E = torch.stack(asked).sum(dim=0)
+        return _Decoded.join(pieces), state
+
     def _advance(
-        self, x_BTX: Tensor, state: RecurrentState, readable_BK: Tensor | None
+        self, x_BTX: Tensor, state: RecurrentState, readable_BK: Tensor | None, real_BT: Tensor | None
     ) -> tuple[_Decoded, RecurrentState]:
         """Run the decoder over tokens that need not wait for one another."""
         glance = self._look("before", state.hidden[-1].output_BD[:, None], state, readable_BK)
@@ -356,7 +372,8 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         context_BTD = None if fed_BD is None else fed_BD[:, None].expand(-1, x_BTX.shape[1], -1)
         if context_BTD is not None:
             x_BTX = torch.cat([x_BTX, context_BTD], dim=-1)
-        features_BTD, hidden = self.decoder(x_BTX, state.hidden, context_BTD if self.settings.feed_all else None)
+        beside_BTD = context_BTD if self.settings.feed_all else None
+        features_BTD, hidden = self.decoder(x_BTX, state.hidden, beside_BTD, real_BT)
         if glance is None:
             glance = self._look("after", features_BTD, state, readable_BK)
             context_BTD = context_BTD if glance is None else glance.context_BQD
@@ -369,7 +386,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
         return decoded, RecurrentState(hidden, state.memory, state.source, kept_BD)
 
     def _from_below(
-        self, x_BTE: Tensor, state: RecurrentState, readable_BK: Tensor | None
+        self, x_BTE: Tensor, state: RecurrentState, readable_BK: Tensor | None, real_BT: Tensor | None
     ) -> tuple[_Decoded, RecurrentState]:
         """The lowest layer and its attention token by token, then all tokens through the layers above."""
         pieces, (lowest, *others) = [], state.hidden
@@ -380,7 +397,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
             pieces.append(_Decoded.of(y_B1D, glance.context_BQD, glance))
         below = _Decoded.join(pieces)
         fed_BTD = below.context_BTD if self.settings.feed_all else None
-        features_BTD, hidden = self.decoder.above(below.features_BTD, others, fed_BTD)
+        features_BTD, hidden = self.decoder.above(below.features_BTD, others, fed_BTD, real_BT)
         return replace(below, features_BTD=features_BTD), replace(state, hidden=(lowest, *hidden))
 
     def _combined(self, decoded: _Decoded) -> Tensor:

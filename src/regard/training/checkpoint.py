@@ -21,6 +21,7 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from regard.training import sharding
 from regard.training.team import ALONE, Team
 
 STATE = "state.json"
+CPU = torch.device("cpu")
 # What systems call a full disk, a used up quota, and a file that may not grow any more.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -187,7 +189,8 @@ def _group(place: Path, group: str) -> dict[str, Tensor]:
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints under `folder`, oldest first."""
-    return sorted(place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal())
+    places = [place for place in folder.glob("[0-9]*") if place.is_dir() and place.name.isdecimal()]
+    return sorted(places, key=lambda place: int(place.name))  # as text, step 100,000,000 comes before 99,999,000
 
 
 def newest(folder: Path, team: Team = ALONE) -> tuple[Snapshot, list[str]]:
@@ -241,10 +244,28 @@ def averaged(places: Sequence[Path]) -> dict[str, Tensor]:
     mean: dict[str, Tensor] = {}
     for place in places:
         check_folder(place)
-        for name, weight in _group(place, "model").items():
+        weights = _group(place, "model")
+        if mean:
+            _check_alike(place, weights, places[0], mean)
+        for name, weight in weights.items():
             share = weight.double() / len(places)
             mean[name] = mean[name] + share if name in mean else share
     return {name: weight.float() for name, weight in mean.items()}
+
+
+def _check_alike(place: Path, weights: dict[str, Tensor], first: Path, others: dict[str, Tensor]) -> None:
+    """Refuse weights of other names or shapes: what one lacks would be too small, and what fits would be spread."""
+
+    def shape(tensors: dict[str, Tensor], name: str) -> str:
+        return f"has shape {tuple(tensors[name].shape)}" if name in tensors else "is missing"
+
+    for name in sorted(weights.keys() | others.keys()):
+        here, there = shape(weights, name), shape(others, name)
+        if here != there:
+            raise DataError(
+                f"{place}: checkpoints that are averaged must have weights of the same names and shapes, but `{name}` "
+                f"{here} here, and {there} in {first}. Average those of one run."
+            )
 
 
 # ---- from the training and back
@@ -300,16 +321,34 @@ def restore_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, flat: 
         optimiser.state[parameters[name]][key] = own.clone()
 
 
-def random_state() -> dict[str, Tensor]:
-    """The state of torch's generators."""
+def seed_random(seed: int, device: torch.device = CPU) -> None:
+    """Seed the generators that a training on `device` draws from, and no others."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def random_state(device: torch.device = CPU) -> dict[str, Tensor]:
+    """The state of these generators."""
     states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
     return states
 
 
-def restore_random(states: dict[str, Tensor]) -> None:
+def restore_random(states: dict[str, Tensor], device: torch.device = CPU) -> None:
     """Put back what `random_state` took."""
     torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+@contextmanager
+def own_random(device: torch.device = CPU) -> Iterator[None]:
+    """Whatever is seeded and drawn in here, afterwards the generators are as they were before."""
+    states = random_state(device)
+    try:
+        yield
+    finally:
+        restore_random(states, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 from regard.training.report import Ending
@@ -13,7 +14,9 @@ class Ranking:
 
     def __init__(self, course: TrainingSettings, validations: Iterable[tuple[int, float]] = ()) -> None:
         self._course = course
-        self._goodness = dict(validations)
+        self._goodness: dict[int, float] = {}
+        for step, goodness in validations:
+            self.add(step, goodness)
 
     @property
     def validations(self) -> tuple[tuple[int, float], ...]:
@@ -31,11 +34,17 @@ class Ranking:
     def add(self, step: int, goodness: float) -> None:
         """Rank one more. Each step counts once: a run that goes on at its end makes the last validation anew."""
         self._goodness.pop(step, None)
-        self._goodness[step] = goodness
+        # Nothing compares with what is no number: as the first, it would be the best for ever.
+        self._goodness[step] = goodness if math.isfinite(goodness) else -math.inf
 
     def best(self) -> list[int]:
-        """The steps whose checkpoints stay for being the best, the best first; of equal ones the earlier."""
-        return sorted(self._goodness, key=lambda step: (-self._goodness[step], step))[: self._course.keep_best]
+        """The steps whose checkpoints stay for being the best, the best first; of equal ones the earlier.
+
+        Those whose validation was no number are among them only where there are no others.
+        """
+        numbers = [step for step, goodness in self._goodness.items() if goodness > -math.inf]
+        ranked = sorted(numbers or self._goodness, key=lambda step: (-self._goodness[step], step))
+        return ranked[: self._course.keep_best]
 
     def spared(self, step: int) -> list[int]:
         """The steps whose checkpoints must stay when that of `step` is written, however many newer ones there are."""

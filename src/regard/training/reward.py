@@ -55,7 +55,10 @@ class Rewards:
         scores_R = torch.tensor([gleu([token for token in text if token != end], references[row // samples])
                                  for row, text in enumerate(texts)])  # fmt: skip
         scores_BK = scores_R.unflatten(0, (-1, samples))
-        better_R = (scores_BK - scores_BK.mean(dim=1, keepdim=True)).flatten()
+        better_BK = scores_BK - scores_BK.mean(dim=1, keepdim=True)
+        # Rows that only fill up a batch have nothing to translate: whatever is drawn for them is as good.
+        filled_B = (batch.labels_BT != IGNORED).any(dim=1).to(better_BK.device)
+        better_R = (better_BK * filled_B[:, None]).flatten()
         return self._batch(sources, texts), better_R.to(batch.labels_BT.device)
 
     def _batch(self, sources: Tokens, texts: Sequence[Sequence[int]]) -> Batch:

@@ -55,7 +55,8 @@ class TrainingSettings(ObjectiveSettings):
     """Let the rate be at its end when the `minutes` are up, however many steps were made by then, or at the last step,
     if that comes first; for schedule = "cosine" and "linear"."""
     parts: int = 1
-    """Read each batch in so many parts and add up their gradients: the same step in less memory."""
+    """Read each batch in so many parts and add up their gradients: the same step in less memory. Experts alone are
+    balanced part by part."""
     precision: Precision = "auto"
     """What is computed with; weights and their updates are fp32 always. `auto` is bf16 on GPUs, fp32 elsewhere."""
     compile: Literal["auto", "layers", "yes", "no"] = "auto"
@@ -159,6 +160,7 @@ class Trainer:
         self.parts = settings.parts
         self.bf16 = _bf16(settings.precision, self.device)
         self.seed, self.noise = seed, Noise(model, seed)
+        self._random = checkpoint.random_state(self.device)
         compiled, sharded = self._compiles(), team.shards(settings.parallel, model)
         self._whole = WholeModel(model) if sharded else None
         self._check_stream()
@@ -184,7 +186,7 @@ class Trainer:
         self._validation_parts = Halves()
 
     def advance(self) -> None:
-        """Read one batch and change the weights once."""
+        """Read one batch and change the weights once; torch's generators stay as they were."""
         self.team.now(self.step + 1, self.cursor)
         self._tally.begin()
         if self._feed is None:
@@ -195,7 +197,7 @@ class Trainer:
         over, schedule = self._over(), self.settings.optimiser
         rate = schedule.learning_rate(self.step + 1, self.model.width, self.settings.steps, over)
         optim.set_rate(self.optimiser, rate)
-        with self._exactly():
+        with self._exactly(), self._drawing():
             loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
         if self.settings.ema is not None:
             self._move(usable * (1 - self.settings.ema))  # a step that was skipped moves nothing
@@ -252,7 +254,7 @@ class Trainer:
             self.step,
             checkpoint.share_of(self.model.state_dict().items(), part, parts),
             checkpoint.share_of(state, part, parts),
-            checkpoint.random_state(),
+            self._random,
             cursor=self.cursor,
             batch_parts=self.parts,
             seconds=self.stopwatch.seconds,
@@ -273,7 +275,7 @@ class Trainer:
                 f"Leave the model's settings as they were. {error}"
             ) from error
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
-        checkpoint.restore_random(snapshot.random)
+        self._random = {name: snapshot.random.get(name, own) for name, own in self._random.items()}
         for name, weight in zip(self._weight_names(), self.moving, strict=False):
             weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
         if self._reader.carried is not None:
@@ -386,7 +388,8 @@ class Trainer:
             self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         # Whatever else is drawn in this step follows from the same numbers as dropout, and differs between members.
-        torch.manual_seed(int(np.random.PCG64([self.seed, self.cursor, self.team.rank]).random_raw()) >> 1)
+        drawn = int(np.random.PCG64([self.seed, self.cursor, self.team.rank]).random_raw())
+        checkpoint.seed_random(drawn >> 1, self.device)
         # Counted by the hosts among themselves: to send a number to a GPU is to wait for it.
         labels = max(1.0, self.team.sum(torch.tensor(portion.labels, dtype=torch.float64)).item())
         total = torch.zeros((), device=self.device)
@@ -447,12 +450,23 @@ class Trainer:
         if not (self.settings.deterministic and self.device.type == "cuda"):
             yield
             return
+        before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         # To be told is not enough for attention: only where a warning is not either does torch choose the exact kernel.
         torch.use_deterministic_algorithms(True, warn_only=not self.model.exact_on_gpu)
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(False)
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """The generators are the run's as long as a step takes: whoever trains draws from them, too."""
+        with checkpoint.own_random(self.device):
+            checkpoint.restore_random(self._random, self.device)
+            try:
+                yield
+            finally:
+                self._random = checkpoint.random_state(self.device)
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
