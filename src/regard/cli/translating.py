@@ -260,9 +260,10 @@ def _options(
 def _lines(file: str) -> Iterator[tuple[Iterator[str], int | None]]:
     """The lines of a file or of stdin, and how many bytes they have if that can be known before reading them."""
     from regard.data.formats import COMPRESSED, lines_of, open_text
+    from regard.data.streams import standard_input
 
     if file == STDIN:
-        yield lines_of(sys.stdin.buffer, "stdin"), None
+        yield lines_of(standard_input(), "stdin"), None
         return
     place = Path(file)
     with open_text(place) as stream:
