@@ -101,9 +101,21 @@ def test_the_corpus_is_named_counted_and_checked(place: Path, tmp_path: Path) ->
     assert "words.en + words.de." in card
     assert "Trained on 980 of them" in card
     assert "- only 980 pairs" in card
-    assert "translates from `en` to `fr`" in card  # as guessed, where nobody named them
+    assert "translates from `en` to `de`" in card  # as the names of the files end, where nobody named them
     (tmp_path / "words.en").unlink()
     assert "words.de" in model_card(place, recipe, RESULT)
+
+
+def test_the_languages_are_named_by_settings_then_by_files_then_by_a_guess(place: Path) -> None:
+    write_report(place)  # its guess is en → fr
+    for source, target, named, told in [
+        ("a.fr.gz", "a.zh.xz", {}, "from `fr` to `zh`"),
+        ("a.fr", "a.zh", {"source_language": "de", "target_language": "it"}, "from `de` to `it`"),
+        ("a.txt", "a.zh", {}, "from `en` to `fr`"),
+        ("one/a.zh", "other/a.zh", {}, "from `en` to `fr`"),
+    ]:
+        recipe = replace(load_recipe("demo"), data=Files(source, target, **named))
+        assert f"translates {told}" in model_card(place, recipe, RESULT), (source, target, named)
 
 
 def test_the_run_is_told(place: Path) -> None:

@@ -182,6 +182,9 @@ def test_a_prompt_is_gone_on_with(babbling_model: Path, model: Model) -> None:
     assert regard("generate", babbling_model, *options, stdin=b"one\n").out == ran.out
     assert regard("generate", babbling_model, "", *options).out == model.generate([""], settings, seed=4)[0] + "\n"
     assert regard("generate", babbling_model, *options, stdin=b"").out == ""
+    for more in ((), ("-",)):
+        failed(regard("generate", babbling_model, *more, *options, stdin=None), 2, "stdin: must be open")
+    assert regard("generate", babbling_model, "one", *options, stdin=None).out == ran.out
 
 
 def test_several_texts_have_a_line_between_them(babbling_model: Path, model: Model) -> None:

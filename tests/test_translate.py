@@ -26,7 +26,7 @@ KEYS = {"text", "score", "tokens", "source_tokens", "alternatives", "alignment",
 def test_lines_in_are_lines_out(words_model: Path, tmp_path: Path) -> None:
     text = "one\n\ntwo\n \nunknown 日本 ж\nthree"
     ran = regard("translate", words_model, stdin=text.encode())
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
     lines = ran.out.split("\n")
     assert (lines[:4], lines[5:]) == (["eins", "", "zwei", ""], ["drei", ""])
     file = tmp_path / "text.txt"
@@ -35,6 +35,25 @@ def test_lines_in_are_lines_out(words_model: Path, tmp_path: Path) -> None:
     assert regard("translate", words_model, "-", stdin=text.encode()).out == ran.out
     assert regard("translate", words_model, stdin=b"") == Ran(0, "", "")
     assert regard("translate", words_model, stdin=b"\n\n") == Ran(0, "\n\n", "")
+
+
+def test_lines_with_what_the_model_does_not_know_are_told_of_once(
+    words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "WINDOW", 2)
+    file = write_lines(tmp_path / "text.en", ["one", "two", "one 日本 日", "", "two", "\x9b"])
+    ran = regard("translate", words_model, file)
+    assert ran.code == 0
+    means = "It reads each of them as the same unknown sign, so the translation may be of something else.\n"
+    assert ran.err == (
+        f"warning: {file}: 2 lines have characters that the model does not know, first line 3 (日 本). {means}"
+    )
+    ran = regard("translate", words_model, "--out", tmp_path / "text.de", stdin="\x9b≡≡".encode())
+    assert ran.err == (
+        f"warning: stdin: 1 line has characters that the model does not know, first line 1 (\\x9b ≡). {means}"
+    )
+    assert regard("translate", words_model, file, "--json").err == ""  # which flags each line
+    assert regard("translate", words_model, stdin=b"one\n\ntwo\n").err == ""
 
 
 def test_numbers_can_be_chosen(words_model: Path) -> None:

@@ -87,11 +87,14 @@ class Ran:
     err: str
 
 
-def regard(*arguments: object, stdin: bytes = b"") -> Ran:
-    """What `regard ARGUMENTS` does, without the seconds that a new process takes to import torch."""
+def regard(*arguments: object, stdin: bytes | None = b"") -> Ran:
+    """What `regard ARGUMENTS` does, without the seconds that a new process takes to import torch.
+
+    With None for `stdin`, that is closed.
+    """
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="ascii"), io.StringIO()
     argv = ["regard", *map(str, arguments)]
-    typed = io.TextIOWrapper(io.BytesIO(stdin))
+    typed = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin))
     with mock.patch.object(sys, "argv", argv), mock.patch.object(sys, "stdin", typed):
         try:
             with redirect_stdout(out), redirect_stderr(err):

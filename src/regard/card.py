@@ -297,12 +297,12 @@ def _corpus_name(recipe: Recipe) -> str:
 
 
 def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
-    """As named in the recipe, or as guessed from the corpus; source first."""
+    """As named in the recipe, as the names of files end, or as guessed from the corpus; source first."""
     match recipe.data:
         case Generated() as data:
             named: list[str | None] = [data.source, data.target]
         case Files() as data:
-            named = [data.source_language, data.target_language]
+            named = list(data.by_name) if any(data.by_name) else [data.source_language, data.target_language]
         case Mixture() as data:
             named = [side for corpus in data.corpora for side in (corpus.source_language, corpus.target_language)]
         case Text() as data:

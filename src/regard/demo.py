@@ -16,7 +16,7 @@ from torch import get_num_threads
 from regard import api, experiment, folder, shipped
 from regard.counts import so_many
 from regard.data.corpus import load_corpus
-from regard.errors import RegardError, UsageError
+from regard.errors import MissingError, RegardError, UsageError
 from regard.evaluation.metrics import score
 from regard.files import MANIFEST, WRITING, check_folder, remove_folder, write_file
 from regard.machine import threads_of, threads_that_help
@@ -48,8 +48,17 @@ EVERYDAY = (
 
 
 def run(out: Path) -> str | None:
-    """The tour; the name of the signal if it was stopped."""
-    _check_place(out)
+    """The tour; the name of the signal if it was stopped. Where nothing can be written, its first part is shown."""
+    try:
+        _check_place(out)
+        (out / LOCK).touch()
+    except OSError as error:
+        if SHIPPED in shipped.names():
+            _show_shipped()
+        raise MissingError(
+            f"{out}: must be a folder in which the demo can write the model that it trains and its pictures, but is "
+            f"not ({error.strerror}). Go to a folder of your own, or name one: {command()} demo --out DIR"
+        ) from error
     with (out / LOCK).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +72,7 @@ def _tour(out: Path) -> str | None:
     recipe, model_folder = load_recipe(DEMO), out / MODEL
     goes_on = _goes_on(out, recipe)
     if SHIPPED in shipped.names():
-        _show_shipped(out)
+        print(_draw(_show_shipped(), EVERYDAY[-1], out / PAGES[0]))
     print("Regard trains a Transformer from nothing to write English numbers and dates in German.\n", flush=True)
     if goes_on:
         print(f"{model_folder}: an earlier demo stopped in its training, which goes on here.", file=sys.stderr)
@@ -108,13 +117,13 @@ def _threads() -> int:
     return found
 
 
-def _show_shipped(out: Path) -> None:
+def _show_shipped() -> api.Model:
     """A model that somebody else trained, before this machine trains its own."""
     model = api.load(shipped.path(SHIPPED))
     print(f"The model {SHIPPED} comes with Regard. It translates everyday sentences from English to German:\n")
     for sentence, translation in zip(EVERYDAY, model.translate(EVERYDAY), strict=True):
         print(f"  {sentence}\n    {translation}")
-    print(_draw(model, EVERYDAY[-1], out / PAGES[0]))
+    return model
 
 
 def _draw(model: api.Model, text: str, page: Path) -> str:

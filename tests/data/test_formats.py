@@ -389,6 +389,9 @@ def test_the_standard_input_is_a_place(tmp_path: Path, monkeypatch: pytest.Monke
     other = write(tmp_path / "other", ["A"])
     with pytest.raises(DataError, match=r"have 2 and 1\. Look for a line too many in -"):
         list(partner_blocks("-", str(other), Repairs()))
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="stdin: must be open to be read from, but is closed"):
+        list(table_blocks("-", (1, 2), Repairs()))
 
 
 # ---- sides that do not fit each other

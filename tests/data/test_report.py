@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from regard.data.corpus import Files, Mixture, Text, open_corpus
 from regard.data.filters import Filters, Kept, Sieve, keys_of
 from regard.data.formats import Block
 from regard.data.generated import Generated, Language, generate
+from regard.data.known import report_of
 from regard.data.report import EDGES, SAMPLE, Coverage, DataReport, Survey
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from tests.data.talk import TALK
@@ -163,6 +165,32 @@ def test_coverage_says_how_a_vocabulary_fits(tmp_path: Path) -> None:
     assert whole.coverage is not None
     assert isinstance(whole.coverage["target"], Coverage)
     assert whole.coverage["target"].tokens_per_character > 1
+
+
+def two_files(source: Path, target: Path, texts: Texts) -> tuple[str, str]:
+    for file, number in ((source, 0), (target, 1)):
+        with (gzip.open if file.suffix == ".gz" else open)(file, "wb") as stream:
+            stream.write("".join(f"{pair[number]}\n" for pair in texts).encode())
+    return str(source), str(target)
+
+
+def test_names_of_files_tell_the_languages_where_settings_do_not(tmp_path: Path) -> None:
+    # So few frequent words say nothing of French.
+    files = two_files(tmp_path / "a.en", tmp_path / "a.fr.gz", pairs("en", "fr"))
+    report = open_corpus(Files(*files)).report()
+    assert "\n  en → fr, by the names of the files\n" in report.to_text()
+    assert warnings(report) == []
+    assert report_of(json.loads(json.dumps(report.to_json()))).to_text() == report.to_text()
+    # What is read, and how, does not depend on names: a run goes on with a file that was renamed.
+    plain = two_files(tmp_path / "one", tmp_path / "two", pairs("en", "fr"))
+    assert open_corpus(Files(*files)).origin().reading == open_corpus(Files(*plain)).origin().reading
+    named = open_corpus(Files(*files, source_language="en", target_language="fr")).report()
+    assert "\n  looks like en (100% sure) → an unknown language\n" in named.to_text()
+    same = two_files(tmp_path / "b.en", tmp_path / "c.en", pairs("en", "de"))
+    assert "\n  looks like en (100% sure) → de (" in open_corpus(Files(*same)).report().to_text()
+    swapped = two_files(tmp_path / "s.de", tmp_path / "s.en", pairs("en", "de"))
+    [warning] = warnings(open_corpus(Files(*swapped)).report())
+    assert warning == "the sides seem to be swapped: source is to be de, but looks like en (100% sure)"
 
 
 # ---- warnings

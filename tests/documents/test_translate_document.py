@@ -58,6 +58,10 @@ def test_by_the_name_of_the_file(words_model: Path, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>two</p>")
     assert regard("translate", words_model, tmp_path / "a.html", "--out", tmp_path / "b.html", "--beam", 2).code == 0
     assert (tmp_path / "b.html").read_text() == "<p>zwei</p>"
+    (tmp_path / "c.html").write_text("<p>two</p><p>猫 two</p>", encoding="utf-8")
+    ran = regard("translate", words_model, tmp_path / "c.html", "--out", tmp_path / "d.html")
+    assert ran.code == 0
+    assert "c.html: 1 sentence has characters that the model does not know, first '猫 two' (猫). It reads" in ran.err
 
 
 def test_lines_and_paragraphs_of_a_text_file(words_model: Path, tmp_path: Path) -> None:

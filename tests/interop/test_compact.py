@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from regard import folder
@@ -72,6 +76,22 @@ def test_a_weight_that_16_bits_cannot_hold_is_named(words_model: Path, tmp_path:
     ran = regard("export", place, tmp_path / "small", "--to", "regard", "--numbers", "float16")
     failed(ran, 65, "below 65,504", name, "--numbers float32")
     assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.parametrize(
+    ("writer", "error"),
+    [
+        ("shutil.copyfile", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "the file that is read")),
+        ("save_file", SafetensorError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error {errno.ENOSPC})")),
+    ],
+)
+def test_a_full_disk_is_that_of_the_folder_to_write(
+    writer: str, error: Exception, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"regard.interop.compact.{writer}", mock.Mock(side_effect=error))
+    ran = regard("export", words_model, tmp_path / "small", "--to", "regard")
+    failed(ran, 66, f"regard: {tmp_path / 'small'}: No space left on device.")
+    assert not any(tmp_path.iterdir())
 
 
 def test_numbers_that_are_not_ours_are_refused(words_model: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import os
 import re
 import shlex
 import shutil
@@ -12,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -188,6 +191,21 @@ def test_a_file_in_the_place_of_the_tour_is_named_at_once(tmp_path: Path) -> Non
     (tmp_path / "tour").mkdir()
     (tmp_path / "tour" / "model").write_text("mine")
     failed(regard("demo", "--out", tmp_path / "tour"), 2, "tour/model: must be new", "but is a file")
+
+
+@pytest.mark.parametrize("refused", ["mkdir", "touch"])
+def test_where_nothing_can_be_written_the_shipped_model_is_shown_first(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of whoever is root, no permission is asked.
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS), "a file inside")
+    monkeypatch.setattr(Path, refused, mock.Mock(side_effect=error))
+    ran = regard("demo", "--out", tmp_path / "tour")
+    assert ran.code == 66
+    assert [sentence in ran.out for sentence in demo.EVERYDAY] == [True] * len(demo.EVERYDAY)
+    assert "Wo ist der Bahnhof?" in ran.out
+    assert ran.err.startswith(f"regard: {tmp_path / 'tour'}: must be a folder in which the demo can write")
+    assert "but is not (Read-only file system). Go to a folder of your own, or name one: " in ran.err
 
 
 def test_a_stopped_tour_says_how_to_go_on_and_goes_on(

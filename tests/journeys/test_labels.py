@@ -89,6 +89,7 @@ def test_classifiers(recipe: str, tmp_path: Path) -> None:
     given = ran.out.splitlines()
     assert len(given) == 3
     assert set(given) <= {"en", "de"}
+    failed(regard("classify", out, stdin=None), 2, "stdin: must be open to be read from, but is closed")
     ran = regard("classify", out, "--json", stdin=b"drei\n")
     found = json.loads(ran.out)
     assert found["label"] == given[0] == next(iter(found["probabilities"]))

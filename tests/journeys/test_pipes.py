@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import socket
@@ -82,9 +83,36 @@ def test_a_run_goes_on_when_nobody_looks_at_it_any_more(tmp_path: Path) -> None:
     assert (out / "manifest.json").is_file()
 
 
-@pytest.mark.parametrize("closed", ["1", "2"])
-def test_streams_that_were_closed_before_are_no_mistake(closed: str) -> None:
-    line = shlex.join([*REGARD, "inspect", "tiny", "--json"])
-    done = subprocess.run(["sh", "-c", f"{line} {closed}>&-"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert bool(done.stdout) == (closed == "2")
+def closing(streams: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """What `regard ARGUMENTS` does where some of its streams were closed before it began."""
+    line = shlex.join([*REGARD, *map(str, arguments)])
+    return subprocess.run(["sh", "-c", f"{line} {streams}"], input="one\n", capture_output=True, text=True, check=False)
+
+
+def test_whoever_closes_stderr_wants_to_be_told_nothing() -> None:
+    done = closing("2>&-", "inspect", "tiny", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "inspect tiny"])
+def test_a_result_that_can_go_nowhere_is_a_failure(command: str) -> None:
+    done = closing(">&-", *command.split())
+    assert done.returncode == 66
+    assert done.stderr.startswith("regard: stdout: must be open for what is printed, but is closed. Send it to a file ")
+    assert done.stderr.count("\n") == 1
+    done = closing(">&- 2>&-", *command.split())
+    assert (done.returncode, done.stderr) == (66, "")
+
+
+def test_who_writes_a_file_needs_no_standard_output(words_model: Path, tmp_path: Path) -> None:
+    done = closing(">&-", "translate", words_model, "--out", tmp_path / "text.de")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "text.de").read_text(encoding="utf-8") == "eins\n"
+
+
+def test_a_standard_input_that_was_closed_is_named(words_model: Path, tmp_path: Path) -> None:
+    done = closing("<&-", "translate", words_model, "--out", tmp_path / "text.de")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("regard: stdin: must be open to be read from, but is closed. ")
+    assert not any(tmp_path.iterdir())

@@ -65,6 +65,7 @@ def test_gaps_are_filled_from_both_sides(place: Path, recipe: str) -> None:
     assert [each["gaps"][0][0][0] for each in found] == ["▁one", "▁fünf"]
     ran = regard("fill", place / recipe, "--count", 1, stdin=b"one\n\ntwo three _ five six\n")
     assert [line for line in ran.out.splitlines() if "gap" not in line] == ["one", "", "two three four five six"]
+    failed(regard("fill", place / recipe, stdin=None), 2, "stdin: must be open to be read from, but is closed")
     (filled,) = load(place / recipe).fill(["two three _ five six"])
     assert filled.gaps[0].tokens[0] == "▁four"
 

@@ -179,6 +179,9 @@ def test_what_is_unknown_stays_visible_and_can_be_counted(kind: Kind) -> None:
     else:
         assert tokenizer.labels(ids).count(UNKNOWN) == sum(token == tokenizer.unknown for token in ids) == 1
         assert tokenizer.decode(ids) == f"Zug {UNKNOWN} ab"
+    # Of pieces the characters, of words the whole.
+    lacking = {"bytes": [], "words": ["日本", "Zugé本"]}.get(kind, ["日", "本", "é"])
+    assert tokenizer.lacks("Zug 日本 ab Zugé本 日本") == lacking
 
 
 def test_an_unknown_word_stands_apart_and_a_word_that_reads_unknown_is_a_word() -> None:

@@ -34,7 +34,7 @@ def test_every_curve_is_there_with_its_last_value() -> None:
     events = [step(1), step(2), validation(2, bleu=12.34), step(3, learning_rate=2e-3), validation(3, bleu=11.0)]
     assert {
         "a run", "loss in nats a token", "training 3.000", "validation 1.000", "learning rate", "0.002",
-        "gradient norm, before clipping", "0.5", "tokens a second, both sides, no padding", "1,200",
+        "gradient norm, before clipping", "0.5", "tokens read a second, no padding", "1,200",
         "BLEU of the validation set, greedy; best 12.3 at step 2", "11.0",
     } <= written(events)  # fmt: skip
 

@@ -28,7 +28,7 @@ from regard.cli import (
     verifying,
 )
 from regard.cli.common import READER_LEFT, STOPPED_BY
-from regard.errors import DataError, RegardError, printable
+from regard.errors import DataError, MissingError, RegardError, printable
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -126,10 +126,27 @@ def main() -> None:
 
 
 def _have_streams() -> None:
-    """Where a stream was closed before we began (`>&-`), what is written to it goes nowhere."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+    """Where stderr was closed before we began (`2>&-`), what is told there goes nowhere; a result has to go somewhere.
+
+    Each gets a file of its own, which keeps its number: the next file that is opened would have it otherwise, and what
+    a library prints would go there.
+    """
+    if sys.stdout is None:
+        sys.stdout = _Closed(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"), encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+
+
+class _Closed(TextIOWrapper):
+    """Standard output that was closed before we began (`>&-`): whoever prints nothing need not mind."""
+
+    def write(self, text: str) -> int:
+        if not text:
+            return 0
+        raise MissingError(
+            "stdout: must be open for what is printed, but is closed. Send it to a file with > FILE, or nowhere with "
+            "> /dev/null."
+        )
 
 
 def _run() -> None:

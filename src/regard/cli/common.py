@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,16 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard import shipped
-from regard.counts import so_many
-from regard.errors import MissingError, UsageError
+from regard.counts import agreeing, so_many
+from regard.errors import MissingError, UsageError, printable
 from regard.status import StatusLine, clock
 
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.decoding.search import SearchSettings
+    from regard.text.tokenizer import Tokenizer
 
 STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
 READER_LEFT = 141  # as of any tool that SIGPIPE ends, 128 + 13
+SHOWN = 20  # of what is unknown in a text
 
 ModelFolder = Annotated[
     Path,
@@ -145,6 +148,43 @@ def search_settings(default: SearchSettings, changes: Mapping[str, object]) -> S
         raise UsageError(f"search: --penalty must be one of: {', '.join(known)}; but is `{given['penalty']}`.")
     with making_settings("search"):
         return replace(default, **given)
+
+
+class Unknown:
+    """Counts texts that hold what a model's vocabulary lacks, and tells of them at the end, in one line on stderr.
+
+    `file` is what they are in, and `what` each of them is.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, file: str, what: str = "line") -> None:
+        self._tokenizer, self._file, self._what = tokenizer.source, file, what
+        self._count, self._first = 0, ""
+
+    def __enter__(self) -> Unknown:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Whoever stops a run keeps what is done; after a mistake, that alone is to be told.
+        if self._count and (kind is None or issubclass(kind, KeyboardInterrupt | typer.Exit)):
+            pieces = "words" if self._tokenizer.whole_words else "characters"
+            print(
+                printable(
+                    f"warning: {self._file}: {so_many(self._count, self._what)} "
+                    f"{agreeing(self._count, 'has', 'have')} {pieces} that the model does not know, first "
+                    f"{self._first}. It reads each of them as the same unknown sign, so the translation may be of "
+                    "something else."
+                ),
+                file=sys.stderr,
+            )
+
+    def see(self, place: str, text: str) -> None:
+        """A text that may hold some."""
+        if not (lacking := self._tokenizer.lacks(text)):
+            return
+        if not self._count:
+            rest = f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else ""
+            self._first = f"{place} ({' '.join(piece[:SHOWN] for piece in lacking[:SHOWN])}{rest})"
+        self._count += 1
 
 
 class Progress:

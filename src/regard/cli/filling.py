@@ -25,6 +25,7 @@ def fill(
 ) -> None:
     """Fill the gaps of a text with a model that sees both sides of them: a bert or an xlnet."""
     from regard.data.formats import lines_of
+    from regard.data.streams import standard_input
     from regard.errors import UsageError
     from regard.filling import Filled
 
@@ -32,7 +33,7 @@ def fill(
         raise UsageError("fill: `--gap` must be a sign that stands for a gap, but is empty. Leave it out for _.")
     loaded = load_model(model, precision)
     loaded.fill([], count, gap)  # a model of another kind says so before anything is read
-    for line in lines_of(sys.stdin.buffer, "stdin") if text == STDIN else [text]:
+    for line in lines_of(standard_input(), "stdin") if text == STDIN else [text]:
         # Of many lines, those without a gap are whole already; a single text without one is a mistake.
         whole = text == STDIN and gap not in line
         (found,) = [Filled(line, ())] if whole else loaded.fill([line], count, gap)

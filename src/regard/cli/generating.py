@@ -132,13 +132,16 @@ def _sampling(
 def _prompts(prompt: str | None) -> Iterator[list[str]]:
     """The prompts, some at a time: the one that is given, those of stdin, or an empty one at a terminal."""
     from regard.data.formats import lines_of
+    from regard.data.streams import standard_input
 
-    if prompt is None:
-        prompt = "" if sys.stdin.isatty() else STDIN
-    if prompt != STDIN:
+    if prompt is not None and prompt != STDIN:
         yield [prompt]
         return
-    yield from windows(lines_of(sys.stdin.buffer, "stdin"), 1 if sys.stdin.isatty() else PROMPTS)
+    stream, typed = standard_input(), sys.stdin.isatty()
+    if prompt is None and typed:
+        yield [""]
+        return
+    yield from windows(lines_of(stream, "stdin"), 1 if typed else PROMPTS)
 
 
 def _warn_of_long_prompts(model: Model, prompts: Sequence[str]) -> None:

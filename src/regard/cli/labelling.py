@@ -134,10 +134,10 @@ def _size(file: str) -> int | None:
 
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
-    from regard.data.corpus import open_text
+    from regard.data.streams import open_text, standard_input
 
     if file == STDIN:
-        yield sys.stdin.buffer
+        yield standard_input()
     else:
         with open_text(Path(file)) as stream:
             yield stream

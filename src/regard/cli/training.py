@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[Path, typer.Option(help="Where to put the model and the picture.")] = Path("demo"),
 ) -> None:
-    """A tour in two minutes, offline: see a shipped model translate, if there is one; then train a small Transformer,
-    score it, translate, and look at its attention."""
+    """A tour in two minutes, offline: see a shipped model translate; then train a small Transformer, score it,
+    translate, and look at its attention."""
     from regard.demo import DEMO, command, run
 
     signal = run(out)

@@ -26,6 +26,7 @@ from regard.cli.common import (
     Precision,
     Progress,
     TargetLanguage,
+    Unknown,
     load_model,
     making_settings,
     must_be_there,
@@ -141,13 +142,20 @@ def translate(
         _translate_document(loaded, Path(file), out, form, search, options)
         return
 
+    name = "stdin" if file == STDIN else file
+
     def answer(lines: Sequence[str]) -> list[str]:
         progress.window(lines)
-        with naming_lines("stdin" if file == STDIN else file, progress.before):
+        with naming_lines(name, progress.before):
             found = loaded.translations(lines, search, progress.add, options)
+        if not as_json:  # which flags each line
+            for number, (line, (best, *_)) in enumerate(zip(lines, found, strict=True), progress.before + 1):
+                if "unknown" in best.flags:
+                    unknown.see(f"line {number:,}", line)
         return [_as_json(translations) if as_json else _as_lines(translations, nbest) for translations in found]
 
-    with naming_options(), _lines(file) as (lines, size), Progress(size, quiet=share.rank > 0) as progress:
+    with (naming_options(), _lines(file) as (lines, size), Unknown(loaded.tokenizer, name) as unknown,
+          Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
             _print_all(lines, answer, one_by_one=file == STDIN and sys.stdin.isatty())
             return
@@ -196,12 +204,15 @@ def _translate_document(
     from regard.translation.translator import TextError
 
     texts = list(dict.fromkeys(model.read_document(file, form, options).texts))
-    with naming_options(), Progress(sum(len(text.encode()) + 1 for text in texts)) as progress:
+    size = sum(len(text.encode()) + 1 for text in texts)
+    with naming_options(), Unknown(model.tokenizer, str(file), "sentence") as unknown, Progress(size) as progress:
         progress.window(texts)
         try:
             model.translate_document(file, out, search, options, form, progress.add)
         except TextError as error:
             raise UsageError(f"{file}, {texts[error.place][:40]!r}: {error.reason}") from error
+        for text in texts:
+            unknown.see(repr(text[:40]), text)
 
 
 def _drawing(
@@ -260,9 +271,10 @@ def _options(
 def _lines(file: str) -> Iterator[tuple[Iterator[str], int | None]]:
     """The lines of a file or of stdin, and how many bytes they have if that can be known before reading them."""
     from regard.data.formats import COMPRESSED, lines_of, open_text
+    from regard.data.streams import standard_input
 
     if file == STDIN:
-        yield lines_of(sys.stdin.buffer, "stdin"), None
+        yield lines_of(standard_input(), "stdin"), None
         return
     place = Path(file)
     with open_text(place) as stream:

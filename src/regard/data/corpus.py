@@ -117,6 +117,8 @@ class _Part:
     answers: Answers | None = None
     known_labels: tuple[str, ...] = ()
     unit: Unit = "characters"
+    by_name: Languages = (None, None)
+    """What the names of files say, for reports alone: pairs and filters go by `languages`."""
 
     def read(self, sieve: Sieve, repairs: Repairs) -> Iterator[Kept]:
         """What the filters keep, block by block."""
@@ -213,7 +215,9 @@ class Corpus:
                 passed += 1
                 yield pair
         counts = [
-            CorpusCounts(part.name, sieve.read, sieve.kept, sieve.dropped, sieve.scripts, part.languages, times)
+            CorpusCounts(
+                part.name, sieve.read, sieve.kept, sieve.dropped, sieve.scripts, part.languages, times, part.by_name
+            )
             for part, sieve, times in zip(self._parts, sieves, repeats, strict=True)
         ]
         others = Others(
@@ -410,7 +414,7 @@ def _files(settings: Files) -> _Part:
     languages = settings.source_language, settings.target_language
     form = f"{settings.format} {settings.columns} {settings.keys}"
     warnings = tuple(warning for source, target in sides.values() for warning in _both_sides(source, target))
-    return _Part(name, train, splits, settings.filters, languages, form, warnings=warnings)
+    return _Part(name, train, splits, settings.filters, languages, form, warnings=warnings, by_name=settings.by_name)
 
 
 def _both_sides(source: str | None, target: str | None) -> Iterable[str]:

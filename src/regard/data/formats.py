@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import lzma
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from regard.data.ahead import Ahead
-from regard.data.streams import CHUNK, is_compressed, looks_compressed
+from regard.data.streams import CHUNK, is_compressed, looks_compressed, standard_input
 from regard.data.streams import COMPRESSED as COMPRESSED
 from regard.data.streams import open_text as open_text
 from regard.errors import DataError, MissingError
@@ -223,7 +222,7 @@ def format_by_name(file: str) -> Format | None:
 def _opened(place: str) -> Iterator[Reader]:
     """A stream to be read from start to end; a compressed file is decompressed by another thread."""
     if place == STDIN:
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     with open_text(Path(place)) as stream:
         if not is_compressed(place):

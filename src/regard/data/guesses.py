@@ -1,7 +1,8 @@
-"""Guesses at the language of a text, and how alike two texts are; they serve warnings only.
+"""The language of a text, by the name of its file or by a guess, and how alike two texts are.
 
-A guess names its grounds: the share of the known frequent words that are of this language (English, German, French),
-or the share of letters that are Chinese characters.
+They serve reports, cards and warnings; no text is read in another way for them. A guess names its grounds: the share
+of the known frequent words that are of this language (English, German, French), or the share of letters that are
+Chinese characters.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from regard.data.filters import count_letters
 
+CODES = {"ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it", "ja",
+         "ko", "lt", "lv", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh"}  # fmt: skip
+"""The languages that names of files may end in."""
 FREQUENT = {
     "en": "the of and to is that it for with you this are have not we be he she they what from my which has by there",
     "de": "der das und ist nicht ich zu den mit sie ein eine auf dem wir für von sich auch wie haben wird dass daß hat "
@@ -39,6 +44,11 @@ class Guess:
     def sure(self) -> bool:
         """Whether a warning may rest on it."""
         return self.confidence >= SURE
+
+
+def language_of(file: Path) -> str | None:
+    """The language that a file's name ends in, as in test.de or test.zh.gz; None where it says nothing."""
+    return next((suffix[1:] for suffix in reversed(file.suffixes) if suffix[1:] in CODES), None)
 
 
 def guess_language(texts: Iterable[str]) -> Guess | None:

@@ -26,7 +26,7 @@ from regard.errors import DataError, MissingError
 from regard.files import write_file
 from regard.text.tokenizer import GPT2Files, Tokenizer, VocabularySettings
 
-VERSION = 1  # to be raised when the same corpus and settings come to give another vocabulary or report
+VERSION = 2  # to be raised when the same corpus and settings come to give another vocabulary or report
 
 
 @dataclass(frozen=True)
@@ -160,5 +160,5 @@ def _counts(plain: Mapping[str, Any]) -> CorpusCounts:
         for reason, found in plain["dropped"].items()
     }
     scripts: Sequence[tuple[str, ...]] = tuple(map(tuple, plain["scripts"]))
-    source, target = plain["languages"]
-    return CorpusCounts(**{**plain, "dropped": dropped, "scripts": scripts, "languages": (source, target)})
+    languages = {name: tuple(plain[name]) for name in ("languages", "by_name")}
+    return CorpusCounts(**{**plain, **languages, "dropped": dropped, "scripts": scripts})

@@ -62,6 +62,8 @@ class CorpusCounts:
     languages: tuple[str | None, str | None] = (None, None)
     copies: float = 1.0
     """How often each of its pairs occurs in an epoch."""
+    by_name: tuple[str | None, str | None] = (None, None)
+    """Where settings name no languages: those that the names of its files end in."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,9 @@ class DataReport:
         lines = [line for corpus in self.corpora for line in _corpus_lines(corpus)] + _repair_lines(self.repairs)
         held_out = " held out" if self.held_out else ""
         lines.append(f"  {self.train:,} to train on, {self.valid:,}{held_out} to validate, {self.test:,} to test")
-        if any(self.languages.values()):
+        if len(self.corpora) == 1 and (by_name := [language for language in self.corpora[0].by_name if language]):
+            lines.append(f"  {' → '.join(by_name)}, by the names of the files")
+        elif any(self.languages.values()):
             guesses = " → ".join(_words(self.languages[f"train {side}"]) for side in self.lengths)
             lines.append(f"  looks like {guesses}")
         # A text with labels is the source of nothing.
@@ -417,8 +421,9 @@ def _repeated(corpus: CorpusCounts) -> Iterable[str]:
 
 
 def _languages(corpus: CorpusCounts, guesses: Mapping[str, Guess | None]) -> Iterable[str]:
-    """What the text says against the languages that were named."""
-    named = [language and re.split("[-_]", language.lower())[0] for language in corpus.languages]
+    """What the text says against the languages that were named, or that the names of files end in."""
+    given = corpus.languages if any(corpus.languages) else corpus.by_name
+    named = [language and re.split("[-_]", language.lower())[0] for language in given]
     seen = [guesses[f"train {side}"] for side in SIDES]
     sure = [guess.language if guess is not None and guess.sure else None for guess in seen]
     if all(sure) and sure[0] != sure[1] and named == sure[::-1]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from regard.data.filters import Filters
 from regard.data.formats import STDIN, Format, format_by_name
 from regard.data.generated import Generated
+from regard.data.guesses import language_of
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged
 from regard.music import chorale
 from regard.music.encoding import Encoding
@@ -59,6 +61,14 @@ class Files:
             raise ValueError(f"`columns` must be counted from 1, but are {list(self.columns)}")
         for name in ("source_language", "target_language"):
             _check_language(name, getattr(self, name))
+
+    @property
+    def by_name(self) -> tuple[str | None, str | None]:
+        """The languages that the files' names end in, as in a.en and a.fr, where they differ and settings name none."""
+        if self.target is None or self.source_language or self.target_language:
+            return None, None
+        source, target = (language_of(Path(place)) for place in (self.source, self.target))
+        return (source, target) if source and target and source != target else (None, None)
 
     def format_of(self, place: str) -> Format | None:
         """How a file holds both sides; None where nothing says."""

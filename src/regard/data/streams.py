@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -36,6 +37,16 @@ def open_text(file: Path) -> BinaryIO:
     except OSError as error:
         raise DataError(f"{file}: must be a file that can be read, but: {error.strerror}. Check the path.") from error
     return stream
+
+
+def standard_input() -> BinaryIO:
+    """The standard input as bytes. Raises UsageError where it was closed before we began (`<&-`)."""
+    if sys.stdin is None:
+        raise UsageError(
+            "stdin: must be open to be read from, but is closed. Send a text into it, or name in the command what to "
+            "read instead; --help says how."
+        )
+    return sys.stdin.buffer
 
 
 def is_compressed(name: str) -> bool:

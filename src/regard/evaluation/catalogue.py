@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from regard.data.generated import Generated
+from regard.data.guesses import CODES
+from regard.data.guesses import language_of as language_of
 from regard.data.sources import Files, Mixture
 from regard.errors import UsageError
 from regard.evaluation import metrics, moses, rouge
@@ -20,8 +22,6 @@ Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 UNSPACED = ("zh", "char")
 HAN, KANA, LETTERS = re.compile("[\u3400-\u9fff]"), re.compile("[\u3040-\u30ff]"), re.compile(r"[^\W\d_]")
 SAMPLED = 1_000  # references that are looked at to tell their script
-CODES = {"ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it", "ja",
-         "ko", "lt", "lv", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,6 @@ def code_of(language: str) -> str | None:
     """The known code that a language begins with: de for de-AT or de_AT; None if it is not known."""
     code = language.lower().replace("_", "-").partition("-")[0]
     return code if code in CODES else None
-
-
-def language_of(file: Path) -> str | None:
-    """The language that a file's name ends in, as in test.de or test.zh.gz; None where it says nothing."""
-    return next((suffix[1:] for suffix in reversed(file.suffixes) if suffix[1:] in CODES), None)
 
 
 def target_language(data: object) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from regard.interop.sides import ModelSide, Side, TransformersSide, inputs_for
 from regard.interop.tensors import SAFETENSORS
 from regard.models.gpt import GPTSettings
 from regard.models.transformer import TransformerSettings
+from regard.training.checkpoint import full_disk
 
 Reader = Target | Literal["regard"]
 READERS: tuple[Reader, ...] = (*TARGETS, "regard")
@@ -107,9 +109,12 @@ def write_new(out: Path, fill: Callable[[Path], object]) -> None:
         if out.exists():
             out.rmdir()
         beside.rename(out)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
-        raise
+        if (number := full_disk(error)) is None:
+            raise
+        # Who copies a file names the one that is read, and others name none.
+        raise OSError(number, os.strerror(number), str(out)) from error
 
 
 def _write(loaded: Loaded, folder: Path, target: Reader, numbers: Numbers) -> None:

@@ -273,6 +273,14 @@ class Tokenizer:
         """Where in its text each token of `encode_all` stands: from which character, and up to before which."""
         return [self._inner.encode(text, add_special_tokens=False).offsets for text in texts]
 
+    def lacks(self, text: str) -> list[str]:
+        """What of a text is unknown, each once: characters, or whole words where those are the tokens."""
+        if self.unknown is None:
+            return []
+        found = zip(self.encode(text), *self.spans([text]), strict=True)
+        pieces = (text[first:last].strip() for token, (first, last) in found if token == self.unknown)
+        return list(dict.fromkeys(piece for piece in pieces if piece))
+
     def labels(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Each token as a reader can see it, for pictures: ▁ marks a space."""
         if not isinstance(self._inner.decoder, decoders.ByteLevel):

@@ -134,13 +134,19 @@ def _write(beside: Path, snapshot: Snapshot) -> list[str]:
     return names
 
 
+def full_disk(error: BaseException) -> int | None:
+    """The system's number for why there was no room to write; None where something else went wrong."""
+    # safetensors says it in words alone.
+    said = re.findall(r"os error (\d+)", str(error)) if isinstance(error, SafetensorError) else []
+    number = error.errno if isinstance(error, OSError) else int((said or [0])[0])
+    return number if number in FULL else None
+
+
 def _not_written(place: Path, error: Exception, size: int) -> RegardError:
     """The sentence for a checkpoint that could not be written; the ones before it are untouched."""
     kept = found(place.parent)
     before = f"The one of step {int(kept[-1].name):,} is whole" if kept else "There is none before it"
-    # safetensors says it in words alone.
-    number = error.errno if isinstance(error, OSError) else int((re.findall(r"os error (\d+)", str(error)) or [0])[0])
-    if number not in FULL:
+    if full_disk(error) is None:
         return MissingError(f"{place}: a checkpoint must be written here, but cannot be ({error}). {before}.")
     try:
         free = f"{shutil.disk_usage(place.parent).free / 1e6:,.1f} MB are free"

@@ -61,7 +61,7 @@ def training_svg(events: Sequence[Event], title: str, usual: Course | None = Non
     if norms:
         plots.append(_plot("gradient norm, before clipping", [("", _thinned(norms), ".3g")], log=_wide(norms)))
     if speeds := _speeds(steps):
-        plots.append(_plot("tokens a second, both sides, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
+        plots.append(_plot("tokens read a second, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
     return plots_svg(plots, title)
 
 
