@@ -90,11 +90,11 @@ class Attention {
     rove(this.atlas, "td[role=gridcell]", (all, cell, key) => this.moveInAtlas(all, cell, key));
     this.detail = make("section.panel.detail", { "aria-label": t("attention.detail") });
     root.append(
-      make("div.ask", {}, box,
-        make("div.row", {}, known ? examples([[known.pair[0], `${known.watched} → ${known.names}`]], () => this.comparePair(known)) : null, this.status.box)),
+      make("div.ask", box,
+        make("div.row", known ? examples([[known.pair[0], `${known.watched} → ${known.names}`]], () => this.comparePair(known)) : null, this.status.box)),
       this.written, this.pair, this.body);
     this.buildDetail();
-    this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", {}, this.atlas), make("p.hint", {}, t("attention.hint"))), this.detail);
+    this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", this.atlas), make("p.hint", t("attention.hint"))), this.detail);
     this.body.hidden = true;
   }
 
@@ -105,18 +105,18 @@ class Attention {
     const point = (query, key) => this.pinned || this.trace(query, key), pick = (query, key) => this.pin(query, key);
     this.matrix = new Matrix({ label: t("attention.matrix"), room: () => this.detail.clientWidth - 56, point, pick });
     this.arcs = new Arcs({ point, pick });
-    this.arcsFrame = make("div.scroller", {}, this.arcs.element);
-    this.matrixFrame = make("div.scroller", {}, this.matrix.element);
+    this.arcsFrame = make("div.scroller", this.arcs.element);
+    this.matrixFrame = make("div.scroller", this.matrix.element);
     this.caption = make("p.caption");
-    const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("attention.cells")]], value: this.notes.picture, change: (picture) => {
+    const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("matrix")]], value: this.notes.picture, change: (picture) => {
       this.notes.picture = picture;
       this.drawHead();
     } });
     const picture = () => ({ ...this.textsOf(this.current()), name: this.map.name, layer: this.map.layer, ...(this.head === MEAN ? {} : { head: this.head }) });
     this.detail.append(
-      make("div.detail-head", {}, make("div", {}, this.title, this.facts), pictures),
+      make("div.detail-head", make("div", this.title, this.facts), pictures),
       this.readout, this.arcsFrame, this.matrixFrame, this.caption,
-      make("div.row.foot", {}, this.headStatus.box, make("span.spring"),
+      make("div.row.foot", this.headStatus.box, make("span.spring"),
         exports({ app: this.app, desk: this.headStatus, body: picture, what: (format) => (format === "html" ? "page" : this.notes.picture) })));
     this.detail.addEventListener("keydown", (event) => event.key === "Escape" && this.release());
   }
@@ -152,8 +152,7 @@ class Attention {
 
   comparePair({ pair, watched }) {
     this.pairTexts = pair;
-    this.text = pair[0];
-    this.area.value = this.text;
+    this.text = this.area.value = pair[0];
     // A word looks back and forth in an encoder only; in a decoder “it” cannot know how the sentence ends.
     if (this.app.model.attention.some((one) => one.name === "encoder")) this.notes.kind = "encoder";
     this.capture(pair, watched);
@@ -187,7 +186,7 @@ class Attention {
     const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
     const read = readOf(capture.source, capture.asked);
-    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", t("attention.written")), " ", make("bdi", capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });
       this.openKind();
@@ -213,8 +212,8 @@ class Attention {
     const room = this.atlas.parentElement.clientWidth - 44, tile = clamp(Math.floor(room / heads.length), 30, 88);
     const name = (head) => make("th", { scope: "col" }, head === MEAN ? t("attention.mean") : String(head + 1));
     this.atlas.replaceChildren(
-      make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
-      make("tbody", {}, layers.map((map) => make("tr", {}, make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
+      make("thead", make("tr", make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
+      make("tbody", layers.map((map) => make("tr", make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
     this.markTile();
     this.paintTiles();
   }
@@ -224,7 +223,7 @@ class Attention {
     const [wide, high] = [map.keys.length, map.queries.length].map((count) => Math.max(3, Math.round(((side - 6) * count) / most)));
     const entropy = entropyOf(map, head);
     const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}: ${t("attention.entropy")} ${number(entropy)}`;
-    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", {}, number(entropy, 1));
+    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", number(entropy, 1));
     const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false", "aria-label": label, title: label, onclick: () => this.openHead(map, head) }, picture);
     Object.assign(cell, { map, head });
     cell.addEventListener("focus", () => cell.matches(":focus-visible") && this.openHead(map, head));
@@ -303,7 +302,7 @@ class Attention {
   drawFacts() {
     const { map, head } = this, mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
     const figure = (list) => (head === MEAN ? mean(list) : list[head]);
-    const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", {}, t(name)), make("dd", {}, make("b", {}, value)));
+    const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", t(name)), make("dd", make("b", value)));
     this.facts.replaceChildren(
       fact("attention.entropy", number(entropyOf(map, head)), "attention.entropy.hint"),
       fact("attention.distance", number(figure(map.distance), 1), "attention.distance.hint"),
@@ -316,14 +315,14 @@ class Attention {
     this.pair.replaceChildren();
     if (this.captures.length < 2) return;
     const looks = this.captures.map((capture, c) => this.joined(capture, this.values[c]));
-    if (looks.includes(null)) return this.pair.replaceChildren(make("p.notice", {}, t("attention.pair.unknown", { model: this.app.model.name })));
+    if (looks.includes(null)) return this.pair.replaceChildren(make("p.notice", t("attention.pair.unknown", { model: this.app.model.name })));
     const rows = looks.map(({ words, weights }, c) => {
-      const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
+      const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", word)));
       const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(words[k]), ` ${number(weights[k])}`]);
       const looked = best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched });
-      return button([make("span.pair-words", {}, shaded), make("span.muted", {}, looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
+      return button([make("span.pair-words", shaded), make("span.muted", looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
     });
-    this.pair.replaceChildren(make("p.muted", {}, t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
+    this.pair.replaceChildren(make("p.muted", t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
     if (had) rows[this.shown].focus();
     return undefined;
   }
@@ -343,8 +342,7 @@ class Attention {
   }
 
   turnTo(index) {
-    this.text = this.pairTexts[index];
-    this.area.value = this.text;
+    this.text = this.area.value = this.pairTexts[index];
     this.openHead(this.same(this.captures[index], this.map), this.notes.head, index);
   }
 
@@ -370,9 +368,9 @@ class Attention {
   read(query, key) {
     const { queries, keys } = this.map, values = this.values[this.shown];
     if (query === null && key === null) return [t("attention.point")];
-    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.looks")} `, quoted(keys[key]), " ", make("b", {}, number(values[query][key]))];
+    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.looks")} `, quoted(keys[key]), " ", make("b", number(values[query][key]))];
     const weights = query !== null ? values[query] : values.map((row) => row[key]), others = query !== null ? keys : queries;
-    const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", {}, number(weights[i]))]);
+    const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", number(weights[i]))]);
     return [quoted(query !== null ? queries[query] : keys[key]), ` ${t(query !== null ? "attention.most" : "attention.by")} `, ...(best.length ? best : [t("attention.nothing")])];
   }
 }
