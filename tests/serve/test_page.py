@@ -424,6 +424,56 @@ def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
     expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
 
 
+@pytest.mark.parametrize(
+    ("looks", "opened"),
+    [
+        # By layer and head, what “it” looks at in each sentence: in one head it looks harder, in another it moves.
+        ({(0, 1): ({"animal": 0.9}, {"animal": 0.9}), (1, 0): ({"animal": 0.4}, {"street": 0.3})}, "layer 2, head 1"),
+        ({(0, 1): ({"street": 0.9}, {"street": 0.9}), (1, 0): ({"animal": 0.4}, {"animal": 0.335})}, "layer 1, head 2"),
+    ],
+)
+def test_the_pair_opens_where_it_shows_most(
+    visit: Opener, looks: dict[tuple[int, int], tuple[dict[str, float], dict[str, float]]], opened: str
+) -> None:
+    page = visit("attention")
+    page.locator(".detail h2").wait_for()
+
+    def summary(route: Route) -> None:
+        text = route.request.post_data_json["text"]
+        map_ = {"name": "encoder", "heads": 2, "queries": text.split(), "keys": text.split(), "mean_entropy": 1.0}
+        numbers = {"entropy": [1.0, 1.0], "distance": [1.0, 1.0], "separators": [0.0, 0.0]}
+        maps = [{**map_, **numbers, "layer": layer} for layer in (0, 1, 2)]
+        route.fulfill(json={"source": text, "target": "", "maps": maps})
+
+    def weights(route: Route) -> None:
+        asked = route.request.post_data_json
+        words = asked["text"].split()
+        looked = looks.get((asked["layer"], asked["head"]), ({}, {}))["wide." in words]
+        row = [looked.get(word, 0.0) for word in words]
+        route.fulfill(json={"weights": [row if word == "it" else [0.0] * len(words) for word in words]})
+
+    page.route("**/api/attention", summary)
+    page.route("**/api/attention/head", weights)
+    page.get_by_role("button", name="it → animal / street").click()
+    expect(page.locator(".pair-row")).to_have_count(2)
+    expect(page.locator(".detail h2")).to_have_text(f"Encoder attention, {opened}")
+    # 0.065 is not more than 0.07, which is what a reader is told; of what does move nothing is said.
+    still = [re.compile("Hardly anything moves: .* on animal / street change by more than 0.07")]
+    expect(page.locator(".pair .hint")).to_have_text([] if opened == "layer 2, head 1" else still)
+
+
+def test_the_pair_of_a_shipped_model_shows_a_noun(visit: Opener, shipped_server: Running) -> None:
+    page = visit("attention", "everyday-en-de", address=shipped_server.address)
+    page.get_by_role("button", name="it → animal / street").click()
+    expect(page.locator(".pair-row > .muted").first).to_contain_text("it → animal")
+    expect(page.locator(".pair .hint")).to_contain_text("Hardly anything moves")
+    # Where each token looks across, nothing is said of it.
+    page.locator("label", has_text="Cross").click()
+    expect(page.locator(".detail h2")).to_contain_text("Cross attention")
+    expect(page.locator(".pair .hint")).to_have_count(0)
+    page.context.close()
+
+
 def test_the_pair_is_in_the_language_that_the_model_reads(visit: Opener, shipped_server: Running) -> None:
     page = visit("attention", "everyday-de-en", address=shipped_server.address)
     page.get_by_role("button", name="er → Koffer / Schrank").click()

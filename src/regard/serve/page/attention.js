@@ -13,11 +13,13 @@ export const view = { id: "attention", suits: (model) => (model.attention?.lengt
 // Vaswani et al. show such a pair: one word at the end decides what “it” stands for. German ones share a gender.
 const both = (text, ...ends) => ends.map((end) => text.replace("…", end));
 const PAIRS = {
-  en: { pair: both("The animal didn't cross the street because it was too ….", "tired", "wide"), watched: "it", names: "animal / street" },
-  de: { pair: both("Der Koffer passt nicht in den Schrank, weil er zu … ist.", "groß", "klein"), watched: "er", names: "Koffer / Schrank" },
+  en: { pair: both("The animal didn't cross the street because it was too ….", "tired", "wide"), watched: "it", nouns: ["animal", "street"] },
+  de: { pair: both("Der Koffer passt nicht in den Schrank, weil er zu … ist.", "groß", "klein"), watched: "er", nouns: ["Koffer", "Schrank"] },
 };
 // Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
+// A weight that changes by less has not moved, for a reader's eye.
+const MOVES = 0.1;
 const MEAN = "mean";
 
 /** Of the mean of heads, distances and shares are averages; the entropy is not. */
@@ -91,7 +93,7 @@ class Attention {
     this.detail = make("section.panel.detail", { "aria-label": t("attention.detail") });
     root.append(
       make("div.ask", box,
-        make("div.row", known ? examples([[known.pair[0], `${known.watched} → ${known.names}`]], () => this.comparePair(known)) : null, this.status.box)),
+        make("div.row", known ? examples([[known.pair[0], `${known.watched} → ${known.nouns.join(" / ")}`]], () => this.comparePair(known)) : null, this.status.box)),
       this.written, this.pair, this.body);
     this.buildDetail();
     this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", this.atlas), make("p.hint", t("attention.hint"))), this.detail);
@@ -128,7 +130,7 @@ class Attention {
   }
 
   /** Reads one text, or the two of a pair. */
-  capture(texts, watched = null) {
+  capture(texts, known = null) {
     if (!texts[0].trim()) {
       this.status.stop();
       this.body.hidden = true;
@@ -142,20 +144,35 @@ class Attention {
     };
     this.status.ask((signal) => Promise.all(texts.map((text) => one(text, signal))), (answers) => {
       this.captures = answers.map((answer, i) => ({ ...answer, asked: texts[i] }));
-      this.watched = watched;
+      this.watched = known?.watched;
       this.shown = 0;
       this.weights.clear();
-      this.body.hidden = false;
-      this.draw();
+      if (known) this.status.ask((signal) => this.seek(known, signal), (found) => (Object.assign(this.notes, found), this.draw()));
+      else this.draw();
     });
   }
 
-  comparePair({ pair, watched }) {
+  comparePair(known) {
+    const { pair } = known;
     this.pairTexts = pair;
     this.text = this.area.value = pair[0];
     // A word looks back and forth in an encoder only; in a decoder “it” cannot know how the sentence ends.
     if (this.app.model.attention.some((one) => one.name === "encoder")) this.notes.kind = "encoder";
-    this.capture(pair, watched);
+    this.capture(pair, known);
+  }
+
+  /** The head in which the weight on a noun moves most or, where none moves, the one that looks hardest at one. */
+  async seek({ nouns }, signal) {
+    const { captures } = this, found = [];
+    this.chooseKind();
+    for (const map of this.layers()) for (const head of Array(map.heads).keys()) {
+      signal.throwIfAborted();
+      const looks = await Promise.all(captures.map(async (capture) => this.joined(capture, await this.headOf(capture, this.same(capture, map), head), map)));
+      const [one, other] = looks.map((look) => nouns.map((noun) => look?.weights[look.words.findIndex((word) => word.startsWith(noun))] ?? 0));
+      found.push({ layer: map.layer, head, weight: Math.max(...one, ...other), move: Math.max(...one.map((weight, i) => Math.abs(weight - other[i]))) });
+    }
+    const most = (of) => found.reduce((a, b) => (b[of] > a[of] ? b : a)), { move } = most("move"), { layer, head } = most(move < MOVES ? "weight" : "move");
+    return { layer, head, still: move < MOVES ? { nouns: nouns.join(" / "), most: number(Math.ceil(100 * move) / 100) } : null };
   }
 
   /** What was read and, by a model that translates, what was written. */
@@ -182,9 +199,15 @@ class Attention {
     return this.current().maps.filter((map) => map.name === this.notes.kind).sort((a, b) => a.layer - b.layer);
   }
 
-  draw() {
-    const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
+  chooseKind() {
+    const kinds = [...new Set(this.current().maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
+    return kinds;
+  }
+
+  draw() {
+    this.body.hidden = false;
+    const capture = this.current(), kinds = this.chooseKind();
     const read = readOf(capture.source, capture.asked);
     this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", t("attention.written")), " ", make("bdi", capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
@@ -322,14 +345,15 @@ class Attention {
       const looked = best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched });
       return button([make("span.pair-words", shaded), make("span.muted", looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
     });
-    this.pair.replaceChildren(make("p.muted", t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
+    const { name } = this.map, { still } = this.notes;
+    this.pair.replaceChildren(make("p.muted", t(`attention.pair${name === "decoder" ? ".back" : ""}`, { word: this.watched })), ...rows, name === "encoder" && still ? make("p.hint", t("attention.pair.still", still)) : "");
     if (had) rows[this.shown].focus();
     return undefined;
   }
 
   /** Words put together from their pieces, and how much the watched one looks at each; null where some are not known. */
-  joined({ source, target, maps }, values) {
-    const { name, queries, keys } = this.same({ maps }, this.map);
+  joined({ source, target, maps }, values, map = this.map) {
+    const { name, queries, keys } = this.same({ maps }, map);
     // Only where a text looks at itself does the watched word look at its own sentence.
     if (queries.join() !== keys.join()) return { words: keys, weights: [] };
     const place = wordsOf(keys, name === "encoder" ? source : `${source ?? ""} ${target}`.trim()), words = [], weights = [];
