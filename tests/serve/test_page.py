@@ -343,7 +343,7 @@ def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_its
     for view, shown in (("attention", ".written bdi"), ("beam", ".results .text"), ("walk", ".word-chip")):
         page = visit(view, "everyday-en-de", address=shipped_server.address)
         page.locator("textarea").first.fill(text)
-        note = page.locator("p.written", has_text="translates each sentence by itself")
+        note = page.locator("p.written", has_text="Each sentence is translated by itself")
         expect(note.locator("bdi").first).to_have_text("Thank you.")
         if view == "walk":
             expect(page.locator(shown).last).to_have_text("‹end›")
@@ -353,6 +353,22 @@ def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_its
         page.locator("textarea").first.fill("Thank you.")
         expect(note).to_have_count(0)
         page.context.close()
+
+
+def test_what_was_translated_before_is_the_first_of_several_sentences_and_says_so(
+    visit: Opener, shipped_server: Running
+) -> None:
+    page = visit("translate", "everyday-en-de", address=shipped_server.address)
+    for text, told in (("Thank you. I am tired.", 1), ("Thank you.", 0)):
+        labelled(page, "Text to translate").fill(text)
+        expect(page.locator(".output")).to_have_text(re.compile("Danke!.*müde" if told else "^Danke!$"))
+        for view in ("Attention", "Beam", "Walk through"):
+            page.locator("nav a", has_text=view).click()
+            settled(page)
+            expect(page.locator("textarea").first).to_have_value("Thank you.")
+            expect(page.locator("p.written", has_text="Each sentence is translated by itself")).to_have_count(told)
+        page.locator("nav a", has_text="Translate").click()
+    page.context.close()
 
 
 def test_attention_by_keyboard(visit: Opener) -> None:

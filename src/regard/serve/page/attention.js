@@ -208,7 +208,7 @@ class Attention {
   draw() {
     this.body.hidden = false;
     const capture = this.current(), kinds = this.chooseKind();
-    const read = readOf(capture.source, capture.asked);
+    const read = readOf(capture.source, capture.asked, this.common.first);
     this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", t("attention.written")), " ", make("bdi", capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });

@@ -68,7 +68,7 @@ class Beam {
     }
     const { text } = this;
     this.status.post("api/beam", this.request(), (answer) => {
-      this.sentence.replaceChildren(...readOf(answer.source, text));
+      this.sentence.replaceChildren(...readOf(answer.source, text, this.common.first));
       this.draw(answer);
     });
   }

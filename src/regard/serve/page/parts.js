@@ -143,8 +143,8 @@ export const counter = (length, limit) => `${whole(length)} / ${whole(limit)}${l
 /** What a kind of attention is called. */
 export const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.kind.${name}`) : name[0].toUpperCase() + name.slice(1));
 
-/** The sentence that was read, where it is not all of the text. */
-export const readOf = (source, text) => (source === null || source === text ? [] : [make("span.muted", t("first")), " ", make("bdi", source)]);
+/** The sentence that was read, where it is not all of the text, or is the `first` of what was translated. */
+export const readOf = (source, text, first) => (source === null || (source === text && text !== first?.source) ? [] : [make("span.muted", t("first")), " ", make("bdi", source)]);
 
 /** Nothing to see yet, and what to do about it. */
 export const empty = (...children) => make("p.empty", ...children);

@@ -109,7 +109,7 @@ class Walk {
     const body = { ...this.app.body(), text, tongue: currentLanguage(), stack, layer, head, ...(position === null ? {} : { position }) };
     this.status.post("api/walk", body, (answer) => {
       this.answer = answer;
-      this.sentence.replaceChildren(...readOf(answer.source, text));
+      this.sentence.replaceChildren(...readOf(answer.source, text, this.common.first));
       this.body.hidden = false;
       this.notes.step = clamp(this.notes.step, 0, answer.steps.length - 1);
       this.drawWords();

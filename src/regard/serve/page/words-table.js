@@ -36,7 +36,7 @@ export const page = {
   "key.send": ["Go on", "Weiter", "继续"],
   empty: ["Write a sentence above.", "Schreiben Sie oben einen Satz.", "请在上面写一个句子。"],
   text: ["Text", "Text", "文字"],
-  first: ["This model translates each sentence by itself. Here is the first:", "Dieses Modell übersetzt jeden Satz für sich. Hier ist der erste:", "此模型逐句翻译。这里是第一句："],
+  first: ["Each sentence is translated by itself. Here is the first:", "Jeder Satz wird für sich übersetzt. Hier ist der erste:", "逐句翻译。这里是第一句："],
   layer: ["Layer", "Schicht", "层"],
   matrix: ["Matrix", "Matrix", "矩阵"],
   "flag.cut": ["may lack its end", "vielleicht ohne Ende", "可能缺结尾"],
