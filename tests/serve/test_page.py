@@ -153,6 +153,13 @@ def test_tokens_are_not_told_as_words() -> None:
                 assert re.findall(r"\b[Ww]ords?\b|\bW[oö]rt(?:er)?n?\b|词(?!元)", said) == [], name
 
 
+def test_what_is_said_holds_on_a_phone_too() -> None:
+    """There the panes stand one above the other."""
+    table = FILES["words-table.js"].read_text(encoding="utf-8")
+    (lead,) = re.findall(r"^export const translate = .*?^  lead: (.*?)$", table, re.MULTILINE | re.DOTALL)
+    assert not re.search("left|right|links|rechts|左|右", lead, re.IGNORECASE)
+
+
 # ---- translate
 
 
@@ -780,10 +787,16 @@ def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -
     page = visit(
         "inside", "everyday-en-de", address=shipped_server.address, viewport={"width": 375, "height": 844}, locale="de"
     )
-    drawing = page.locator(".wiring .drawing")
-    drawing.wait_for()
-    page.wait_for_function("document.querySelector('.wiring .drawing').naturalWidth > 0")
-    assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "a picture is as large as its letters"
+    for part in (".wiring", ".curves"):
+        drawing = page.locator(f"{part} .drawing")
+        drawing.wait_for()
+        page.wait_for_function(f"document.querySelector('{part} .drawing').naturalWidth > 0")
+        assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "as large as its letters"
+    page.get_by_text("Modellkarte", exact=True).click()
+    card = page.locator("pre.card")
+    # What model hubs read, in front of it, is not for readers.
+    expect(card).to_have_text(re.compile(r"^# everyday-en-de\s.*\sIt learned from:", re.DOTALL))
+    assert card.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     share = page.locator(".parts .share", has_text="<").first
     # Text that does not fit its column sticks out at its start or its end.
     assert share.evaluate("(each) => each.scrollWidth <= each.clientWidth")

@@ -68,7 +68,8 @@ class Inside {
       ...(writes ? [section("neighbours", this.neighbours()), section("positions", this.positions())] : []),
       section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", t("inside.none"))),
       make("div.more",
-        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
+        // What stands in front of a card, between dashes, is for machines.
+        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card.replace(/^---\n[^]*?\n---\s+/, ""))) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
     if (!writes) return;
     this.lookAtPositions();

@@ -49,7 +49,7 @@ export const page = {
 };
 export const translate = {
   menu: ["Translate", "Übersetzen", "翻译"],
-  lead: ["Type on the left; the model writes on the right. Click a word of the translation to see what else it might have written there.", "Links schreiben Sie, rechts schreibt das Modell. Ein Klick auf ein Wort der Übersetzung zeigt, was dort sonst hätte stehen können.", "在左边输入，模型在右边写出译文。点击译文中的词，看看那里还可能写什么。"],
+  lead: ["Type, and the model translates. Click a word of the translation to see what else it might have written there.", "Sie schreiben, das Modell übersetzt. Ein Klick auf ein Wort der Übersetzung zeigt, was dort sonst hätte stehen können.", "输入文字，模型随即翻译。点击译文中的词，看看那里还可能写什么。"],
   source: ["Source", "Ausgangstext", "原文"],
   target: ["Translation", "Übersetzung", "译文"],
   input: ["Text to translate", "Zu übersetzender Text", "要翻译的文字"],
