@@ -212,6 +212,22 @@ def test_its_card_says_whose_it_is_and_what_it_scores(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped.ORDER)
+def test_its_licence_stands_beside_its_weights(name: str) -> None:
+    recipe, licence = load_recipe(name), (shipped.path(name) / "LICENSE").read_text(encoding="utf-8")
+    assert f"SPDX-License-Identifier: {str(recipe.licence).upper()}\n" in licence
+    for source in recipe.attribution:
+        assert f"- {source}\n" in licence
+
+
+def test_the_wheel_names_the_licences_of_all_that_is_in_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    models = {str(load_recipe(name).licence).upper() for name in shipped.ORDER}
+    assert project["license"].split(" AND ") == ["Apache-2.0", *sorted(models)]
+    files = {file for pattern in project["license-files"] for file in ROOT.glob(pattern)}
+    assert files == {ROOT / "LICENSE", *(ROOT / f"src/regard/shipped/{name}/LICENSE" for name in shipped.ORDER)}
+
+
+@pytest.mark.parametrize("name", shipped.ORDER)
 def test_its_card_and_its_curves_tell_how_it_was_trained(name: str) -> None:
     place = shipped.path(name)
     recipe, events = folder.read_recipe(place), read_metrics(place / folder.METRICS)

@@ -7,8 +7,10 @@ import shlex
 from pathlib import Path
 
 import httpx
+import pytest
 from typer.main import get_command
 
+from regard import shipped
 from regard.cli import app
 from regard.serve.limits import Limits
 from tests.serve.running import running
@@ -37,6 +39,17 @@ def test_every_request_it_shows_is_answered(words_model: Path, babbling_model: P
         check_routes(client)
         (shown,) = blocks(PAGE, "json")
         assert client.post("/api/translate", json={"text": "x", "beam": 99}).json() == json.loads(shown.text)
+
+
+@pytest.mark.parametrize("page", ["serve.md", "page.md", "http.md"])
+def test_a_newcomer_can_paste_what_starts_it(page: str) -> None:
+    lines = [line for block in blocks(DOCS / page, "bash") for line in block.text.splitlines()]
+    started = [line.partition("regard serve")[2].partition("--")[0].split() for line in lines if "regard serve" in line]
+    assert started
+    for models in started:
+        assert set(models) <= set(shipped.ORDER)
+    # Regard is in no index: only from its folder can it be installed with its extras.
+    assert [line for line in lines if line.startswith("pip") and line != "pip install '.[serve]'"] == []
 
 
 def check_routes(client: httpx.Client) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,23 @@ def test_its_scores_are_those_of_the_cards() -> None:
             assert cell == f"{value} ({interval})", book
 
 
+def events(name: str) -> list[dict[str, Any]]:
+    """What the log of a shipped model's training holds."""
+    return [json.loads(line) for line in (shipped.path(name) / folder.METRICS).read_bytes().splitlines()]
+
+
+def test_it_says_what_its_times_count() -> None:
+    steps = [[event["took"] for event in events(name) if event["event"] == "step"] for name in shipped.ORDER]
+    alone = [round(sum(took)) for took in steps]
+    compiling = [round(took[0]) for took in steps]
+    said = re.search(
+        r"The steps alone took (\d+), (\d+) and (\d+) seconds; of these, the first ten took (\d+), (\d+) and (\d+),",
+        " ".join(TEXT.split()),
+    )
+    assert said is not None
+    assert [int(number) for number in said.groups()] == alone + compiling
+
+
 def test_sizes_and_times_are_those_of_the_folders() -> None:
     rows = {row[0].strip("`"): row for row in table_rows(TEXT) if len(row) == 6}
     assert set(rows) == set(shipped.ORDER)
@@ -104,7 +122,7 @@ def test_sizes_and_times_are_those_of_the_folders() -> None:
         place = shipped.path(name)
         size = sum(file.stat().st_size for file in place.iterdir())
         assert row[3] == f"{size / 1e6:.1f} MB"
-        last = json.loads((place / folder.METRICS).read_text(encoding="utf-8").strip().split("\n")[-1])
+        last = events(name)[-1]
         assert row[4] == f"{int(last['seconds'] // 60)}:{round(last['seconds'] % 60):02}"
         (parameters,) = re.findall(r"of ([\d,]+) parameters", (place / folder.CARD).read_text(encoding="utf-8"))
         assert row[2] == parameters

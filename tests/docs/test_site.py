@@ -27,3 +27,9 @@ def test_the_site(tmp_path: Path) -> None:
         if file.suffix in {".html", ".css"}:
             fetched = FETCHED.findall(file.read_text(encoding="utf-8"))
             assert fetched == [], f"{file.relative_to(tmp_path)} fetches {fetched}"
+
+
+def test_the_first_page_leads_to_what_people_look_for() -> None:
+    table = (DOCS / "index.md").read_text(encoding="utf-8").partition("## Where to go")[2]
+    wanted = ("tutorial", "shipped", "translate", "generate", "view", "serve", "page", "results", "reproduce")
+    assert [name for name in wanted if f"]({name}.md)" not in table] == []

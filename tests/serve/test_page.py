@@ -153,6 +153,13 @@ def test_tokens_are_not_told_as_words() -> None:
                 assert re.findall(r"\b[Ww]ords?\b|\bW[oö]rt(?:er)?n?\b|词(?!元)", said) == [], name
 
 
+def test_what_is_said_holds_on_a_phone_too() -> None:
+    """There the panes stand one above the other."""
+    table = FILES["words-table.js"].read_text(encoding="utf-8")
+    (lead,) = re.findall(r"^export const translate = .*?^  lead: (.*?)$", table, re.MULTILINE | re.DOTALL)
+    assert not re.search("left|right|links|rechts|左|右", lead, re.IGNORECASE)
+
+
 # ---- translate
 
 
@@ -343,7 +350,7 @@ def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_its
     for view, shown in (("attention", ".written bdi"), ("beam", ".results .text"), ("walk", ".word-chip")):
         page = visit(view, "everyday-en-de", address=shipped_server.address)
         page.locator("textarea").first.fill(text)
-        note = page.locator("p.written", has_text="translates each sentence by itself")
+        note = page.locator("p.written", has_text="Each sentence is translated by itself")
         expect(note.locator("bdi").first).to_have_text("Thank you.")
         if view == "walk":
             expect(page.locator(shown).last).to_have_text("‹end›")
@@ -353,6 +360,22 @@ def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_its
         page.locator("textarea").first.fill("Thank you.")
         expect(note).to_have_count(0)
         page.context.close()
+
+
+def test_what_was_translated_before_is_the_first_of_several_sentences_and_says_so(
+    visit: Opener, shipped_server: Running
+) -> None:
+    page = visit("translate", "everyday-en-de", address=shipped_server.address)
+    for text, told in (("Thank you. I am tired.", 1), ("Thank you.", 0)):
+        labelled(page, "Text to translate").fill(text)
+        expect(page.locator(".output")).to_have_text(re.compile("Danke!.*müde" if told else "^Danke!$"))
+        for view in ("Attention", "Beam", "Walk through"):
+            page.locator("nav a", has_text=view).click()
+            settled(page)
+            expect(page.locator("textarea").first).to_have_value("Thank you.")
+            expect(page.locator("p.written", has_text="Each sentence is translated by itself")).to_have_count(told)
+        page.locator("nav a", has_text="Translate").click()
+    page.context.close()
 
 
 def test_attention_by_keyboard(visit: Opener) -> None:
@@ -422,6 +445,56 @@ def test_the_pair_is_seen_side_by_side_in_whole_words(visit: Opener) -> None:
     rows.nth(1).click()
     expect(rows.nth(1)).to_have_attribute("aria-pressed", "true")
     expect(labelled(page, "Text")).to_have_value(re.compile("wide"))
+
+
+@pytest.mark.parametrize(
+    ("looks", "opened"),
+    [
+        # By layer and head, what “it” looks at in each sentence: in one head it looks harder, in another it moves.
+        ({(0, 1): ({"animal": 0.9}, {"animal": 0.9}), (1, 0): ({"animal": 0.4}, {"street": 0.3})}, "layer 2, head 1"),
+        ({(0, 1): ({"street": 0.9}, {"street": 0.9}), (1, 0): ({"animal": 0.4}, {"animal": 0.335})}, "layer 1, head 2"),
+    ],
+)
+def test_the_pair_opens_where_it_shows_most(
+    visit: Opener, looks: dict[tuple[int, int], tuple[dict[str, float], dict[str, float]]], opened: str
+) -> None:
+    page = visit("attention")
+    page.locator(".detail h2").wait_for()
+
+    def summary(route: Route) -> None:
+        text = route.request.post_data_json["text"]
+        map_ = {"name": "encoder", "heads": 2, "queries": text.split(), "keys": text.split(), "mean_entropy": 1.0}
+        numbers = {"entropy": [1.0, 1.0], "distance": [1.0, 1.0], "separators": [0.0, 0.0]}
+        maps = [{**map_, **numbers, "layer": layer} for layer in (0, 1, 2)]
+        route.fulfill(json={"source": text, "target": "", "maps": maps})
+
+    def weights(route: Route) -> None:
+        asked = route.request.post_data_json
+        words = asked["text"].split()
+        looked = looks.get((asked["layer"], asked["head"]), ({}, {}))["wide." in words]
+        row = [looked.get(word, 0.0) for word in words]
+        route.fulfill(json={"weights": [row if word == "it" else [0.0] * len(words) for word in words]})
+
+    page.route("**/api/attention", summary)
+    page.route("**/api/attention/head", weights)
+    page.get_by_role("button", name="it → animal / street").click()
+    expect(page.locator(".pair-row")).to_have_count(2)
+    expect(page.locator(".detail h2")).to_have_text(f"Encoder attention, {opened}")
+    # 0.065 is not more than 0.07, which is what a reader is told; of what does move nothing is said.
+    still = [re.compile("Hardly anything moves: .* on animal / street change by more than 0.07")]
+    expect(page.locator(".pair .hint")).to_have_text([] if opened == "layer 2, head 1" else still)
+
+
+def test_the_pair_of_a_shipped_model_shows_a_noun(visit: Opener, shipped_server: Running) -> None:
+    page = visit("attention", "everyday-en-de", address=shipped_server.address)
+    page.get_by_role("button", name="it → animal / street").click()
+    expect(page.locator(".pair-row > .muted").first).to_contain_text("it → animal")
+    expect(page.locator(".pair .hint")).to_contain_text("Hardly anything moves")
+    # Where each token looks across, nothing is said of it.
+    page.locator("label", has_text="Cross").click()
+    expect(page.locator(".detail h2")).to_contain_text("Cross attention")
+    expect(page.locator(".pair .hint")).to_have_count(0)
+    page.context.close()
 
 
 def test_the_pair_is_in_the_language_that_the_model_reads(visit: Opener, shipped_server: Running) -> None:
@@ -714,10 +787,16 @@ def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -
     page = visit(
         "inside", "everyday-en-de", address=shipped_server.address, viewport={"width": 375, "height": 844}, locale="de"
     )
-    drawing = page.locator(".wiring .drawing")
-    drawing.wait_for()
-    page.wait_for_function("document.querySelector('.wiring .drawing').naturalWidth > 0")
-    assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "a picture is as large as its letters"
+    for part in (".wiring", ".curves"):
+        drawing = page.locator(f"{part} .drawing")
+        drawing.wait_for()
+        page.wait_for_function(f"document.querySelector('{part} .drawing').naturalWidth > 0")
+        assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "as large as its letters"
+    page.get_by_text("Modellkarte", exact=True).click()
+    card = page.locator("pre.card")
+    # What model hubs read, in front of it, is not for readers.
+    expect(card).to_have_text(re.compile(r"^# everyday-en-de\s.*\sIt learned from:", re.DOTALL))
+    assert card.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     share = page.locator(".parts .share", has_text="<").first
     # Text that does not fit its column sticks out at its start or its end.
     assert share.evaluate("(each) => each.scrollWidth <= each.clientWidth")

@@ -14,8 +14,8 @@ export class Arcs {
     this.all = make("canvas");
     this.traced = make("canvas");
     this.threads = make("div.threads", { "aria-hidden": "true" }, this.all, this.traced);
-    this.element = make("div.arcs", {},
-      make("div.arc-head.left", {}, t("attention.token")), make("div"), make("div.arc-head.right", {}, t("attention.looks")),
+    this.element = make("div.arcs",
+      make("div.arc-head.left", t("attention.token")), make("div"), make("div.arc-head.right", t("attention.looks")),
       this.queries, this.threads, this.keys);
     this.listen();
   }
@@ -34,7 +34,7 @@ export class Arcs {
   fill(list, labels, side) {
     list.replaceChildren(...labels.map((label, i) => make("div", {
       role: "option", tabindex: i ? "-1" : "0", "aria-selected": "false", "data-side": side, "data-place": i, title: label,
-    }, make("bdi", {}, visible(label)), make("i"))));
+    }, make("bdi", visible(label)), make("i"))));
   }
 
   redraw() {

@@ -13,11 +13,13 @@ export const view = { id: "attention", suits: (model) => (model.attention?.lengt
 // Vaswani et al. show such a pair: one word at the end decides what “it” stands for. German ones share a gender.
 const both = (text, ...ends) => ends.map((end) => text.replace("…", end));
 const PAIRS = {
-  en: { pair: both("The animal didn't cross the street because it was too ….", "tired", "wide"), watched: "it", names: "animal / street" },
-  de: { pair: both("Der Koffer passt nicht in den Schrank, weil er zu … ist.", "groß", "klein"), watched: "er", names: "Koffer / Schrank" },
+  en: { pair: both("The animal didn't cross the street because it was too ….", "tired", "wide"), watched: "it", nouns: ["animal", "street"] },
+  de: { pair: both("Der Koffer passt nicht in den Schrank, weil er zu … ist.", "groß", "klein"), watched: "er", nouns: ["Koffer", "Schrank"] },
 };
 // Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
+// A weight that changes by less has not moved, for a reader's eye.
+const MOVES = 0.1;
 const MEAN = "mean";
 
 /** Of the mean of heads, distances and shares are averages; the entropy is not. */
@@ -90,11 +92,11 @@ class Attention {
     rove(this.atlas, "td[role=gridcell]", (all, cell, key) => this.moveInAtlas(all, cell, key));
     this.detail = make("section.panel.detail", { "aria-label": t("attention.detail") });
     root.append(
-      make("div.ask", {}, box,
-        make("div.row", {}, known ? examples([[known.pair[0], `${known.watched} → ${known.names}`]], () => this.comparePair(known)) : null, this.status.box)),
+      make("div.ask", box,
+        make("div.row", known ? examples([[known.pair[0], `${known.watched} → ${known.nouns.join(" / ")}`]], () => this.comparePair(known)) : null, this.status.box)),
       this.written, this.pair, this.body);
     this.buildDetail();
-    this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", {}, this.atlas), make("p.hint", {}, t("attention.hint"))), this.detail);
+    this.body.append(make("section.chooser", { "aria-label": t("attention.choose") }, this.kinds, this.story, make("div.atlas-frame", this.atlas), make("p.hint", t("attention.hint"))), this.detail);
     this.body.hidden = true;
   }
 
@@ -105,18 +107,18 @@ class Attention {
     const point = (query, key) => this.pinned || this.trace(query, key), pick = (query, key) => this.pin(query, key);
     this.matrix = new Matrix({ label: t("attention.matrix"), room: () => this.detail.clientWidth - 56, point, pick });
     this.arcs = new Arcs({ point, pick });
-    this.arcsFrame = make("div.scroller", {}, this.arcs.element);
-    this.matrixFrame = make("div.scroller", {}, this.matrix.element);
+    this.arcsFrame = make("div.scroller", this.arcs.element);
+    this.matrixFrame = make("div.scroller", this.matrix.element);
     this.caption = make("p.caption");
-    const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("attention.cells")]], value: this.notes.picture, change: (picture) => {
+    const pictures = segments({ label: t("attention.picture"), options: [["arcs", t("attention.arcs")], ["matrix", t("matrix")]], value: this.notes.picture, change: (picture) => {
       this.notes.picture = picture;
       this.drawHead();
     } });
     const picture = () => ({ ...this.textsOf(this.current()), name: this.map.name, layer: this.map.layer, ...(this.head === MEAN ? {} : { head: this.head }) });
     this.detail.append(
-      make("div.detail-head", {}, make("div", {}, this.title, this.facts), pictures),
+      make("div.detail-head", make("div", this.title, this.facts), pictures),
       this.readout, this.arcsFrame, this.matrixFrame, this.caption,
-      make("div.row.foot", {}, this.headStatus.box, make("span.spring"),
+      make("div.row.foot", this.headStatus.box, make("span.spring"),
         exports({ app: this.app, desk: this.headStatus, body: picture, what: (format) => (format === "html" ? "page" : this.notes.picture) })));
     this.detail.addEventListener("keydown", (event) => event.key === "Escape" && this.release());
   }
@@ -128,7 +130,7 @@ class Attention {
   }
 
   /** Reads one text, or the two of a pair. */
-  capture(texts, watched = null) {
+  capture(texts, known = null) {
     if (!texts[0].trim()) {
       this.status.stop();
       this.body.hidden = true;
@@ -142,21 +144,35 @@ class Attention {
     };
     this.status.ask((signal) => Promise.all(texts.map((text) => one(text, signal))), (answers) => {
       this.captures = answers.map((answer, i) => ({ ...answer, asked: texts[i] }));
-      this.watched = watched;
+      this.watched = known?.watched;
       this.shown = 0;
       this.weights.clear();
-      this.body.hidden = false;
-      this.draw();
+      if (known) this.status.ask((signal) => this.seek(known, signal), (found) => (Object.assign(this.notes, found), this.draw()));
+      else this.draw();
     });
   }
 
-  comparePair({ pair, watched }) {
+  comparePair(known) {
+    const { pair } = known;
     this.pairTexts = pair;
-    this.text = pair[0];
-    this.area.value = this.text;
+    this.text = this.area.value = pair[0];
     // A word looks back and forth in an encoder only; in a decoder “it” cannot know how the sentence ends.
     if (this.app.model.attention.some((one) => one.name === "encoder")) this.notes.kind = "encoder";
-    this.capture(pair, watched);
+    this.capture(pair, known);
+  }
+
+  /** The head in which the weight on a noun moves most or, where none moves, the one that looks hardest at one. */
+  async seek({ nouns }, signal) {
+    const { captures } = this, found = [];
+    this.chooseKind();
+    for (const map of this.layers()) for (const head of Array(map.heads).keys()) {
+      signal.throwIfAborted();
+      const looks = await Promise.all(captures.map(async (capture) => this.joined(capture, await this.headOf(capture, this.same(capture, map), head), map)));
+      const [one, other] = looks.map((look) => nouns.map((noun) => look?.weights[look.words.findIndex((word) => word.startsWith(noun))] ?? 0));
+      found.push({ layer: map.layer, head, weight: Math.max(...one, ...other), move: Math.max(...one.map((weight, i) => Math.abs(weight - other[i]))) });
+    }
+    const most = (of) => found.reduce((a, b) => (b[of] > a[of] ? b : a)), { move } = most("move"), { layer, head } = most(move < MOVES ? "weight" : "move");
+    return { layer, head, still: move < MOVES ? { nouns: nouns.join(" / "), most: number(Math.ceil(100 * move) / 100) } : null };
   }
 
   /** What was read and, by a model that translates, what was written. */
@@ -183,11 +199,17 @@ class Attention {
     return this.current().maps.filter((map) => map.name === this.notes.kind).sort((a, b) => a.layer - b.layer);
   }
 
-  draw() {
-    const capture = this.current(), kinds = [...new Set(capture.maps.map((map) => map.name))];
+  chooseKind() {
+    const kinds = [...new Set(this.current().maps.map((map) => map.name))];
     if (!kinds.includes(this.notes.kind)) this.notes.kind = kinds.includes("cross") ? "cross" : kinds[0];
-    const read = readOf(capture.source, capture.asked);
-    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", {}, t("attention.written")), " ", make("bdi", {}, capture.target || "∅")] : []));
+    return kinds;
+  }
+
+  draw() {
+    this.body.hidden = false;
+    const capture = this.current(), kinds = this.chooseKind();
+    const read = readOf(capture.source, capture.asked, this.common.first);
+    this.written.replaceChildren(...read, read.length ? make("br") : "", ...(capture.source && this.app.model.task === "translate" ? [make("span.muted", t("attention.written")), " ", make("bdi", capture.target || "∅")] : []));
     this.kinds.replaceChildren(...(kinds.length > 1 ? [segments({ label: t("attention.kind"), options: kinds.map((name) => [name, kindName(name)]), value: this.notes.kind, change: (kind) => {
       Object.assign(this.notes, { kind, layer: null });
       this.openKind();
@@ -213,8 +235,8 @@ class Attention {
     const room = this.atlas.parentElement.clientWidth - 44, tile = clamp(Math.floor(room / heads.length), 30, 88);
     const name = (head) => make("th", { scope: "col" }, head === MEAN ? t("attention.mean") : String(head + 1));
     this.atlas.replaceChildren(
-      make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
-      make("tbody", {}, layers.map((map) => make("tr", {}, make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
+      make("thead", make("tr", make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
+      make("tbody", layers.map((map) => make("tr", make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
     this.markTile();
     this.paintTiles();
   }
@@ -224,7 +246,7 @@ class Attention {
     const [wide, high] = [map.keys.length, map.queries.length].map((count) => Math.max(3, Math.round(((side - 6) * count) / most)));
     const entropy = entropyOf(map, head);
     const label = `${t("attention.place", { layer: map.layer + 1, head: head === MEAN ? t("attention.mean") : head + 1 })}: ${t("attention.entropy")} ${number(entropy)}`;
-    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", {}, number(entropy, 1));
+    const picture = drawn ? make("canvas", { "aria-hidden": "true", style: { width: `${wide}px`, height: `${high}px` } }) : make("span.stand-in", number(entropy, 1));
     const cell = make("td", { role: "gridcell", tabindex: "-1", "aria-selected": "false", "aria-label": label, title: label, onclick: () => this.openHead(map, head) }, picture);
     Object.assign(cell, { map, head });
     cell.addEventListener("focus", () => cell.matches(":focus-visible") && this.openHead(map, head));
@@ -303,7 +325,7 @@ class Attention {
   drawFacts() {
     const { map, head } = this, mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
     const figure = (list) => (head === MEAN ? mean(list) : list[head]);
-    const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", {}, t(name)), make("dd", {}, make("b", {}, value)));
+    const fact = (name, value, hint) => make("div", { title: t(hint) }, make("dt", t(name)), make("dd", make("b", value)));
     this.facts.replaceChildren(
       fact("attention.entropy", number(entropyOf(map, head)), "attention.entropy.hint"),
       fact("attention.distance", number(figure(map.distance), 1), "attention.distance.hint"),
@@ -316,21 +338,22 @@ class Attention {
     this.pair.replaceChildren();
     if (this.captures.length < 2) return;
     const looks = this.captures.map((capture, c) => this.joined(capture, this.values[c]));
-    if (looks.includes(null)) return this.pair.replaceChildren(make("p.notice", {}, t("attention.pair.unknown", { model: this.app.model.name })));
+    if (looks.includes(null)) return this.pair.replaceChildren(make("p.notice", t("attention.pair.unknown", { model: this.app.model.name })));
     const rows = looks.map(({ words, weights }, c) => {
-      const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", {}, word)));
+      const shaded = words.map((word, k) => make("span.shaded", { style: { "--weight": (weights[k] ?? 0).toFixed(3) } }, make("bdi", word)));
       const best = strongest(weights, 2).flatMap((k, n) => [n ? ", " : "", quoted(words[k]), ` ${number(weights[k])}`]);
       const looked = best.length ? [quoted(this.watched), " → ", ...best] : t("attention.pair.none", { word: this.watched });
-      return button([make("span.pair-words", {}, shaded), make("span.muted", {}, looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
+      return button([make("span.pair-words", shaded), make("span.muted", looked)], () => this.turnTo(c), { class: "pair-row", "aria-pressed": String(c === this.shown) });
     });
-    this.pair.replaceChildren(make("p.muted", {}, t(this.map.name === "decoder" ? "attention.pair.back" : "attention.pair", { word: this.watched })), ...rows);
+    const { name } = this.map, { still } = this.notes;
+    this.pair.replaceChildren(make("p.muted", t(`attention.pair${name === "decoder" ? ".back" : ""}`, { word: this.watched })), ...rows, name === "encoder" && still ? make("p.hint", t("attention.pair.still", still)) : "");
     if (had) rows[this.shown].focus();
     return undefined;
   }
 
   /** Words put together from their pieces, and how much the watched one looks at each; null where some are not known. */
-  joined({ source, target, maps }, values) {
-    const { name, queries, keys } = this.same({ maps }, this.map);
+  joined({ source, target, maps }, values, map = this.map) {
+    const { name, queries, keys } = this.same({ maps }, map);
     // Only where a text looks at itself does the watched word look at its own sentence.
     if (queries.join() !== keys.join()) return { words: keys, weights: [] };
     const place = wordsOf(keys, name === "encoder" ? source : `${source ?? ""} ${target}`.trim()), words = [], weights = [];
@@ -343,8 +366,7 @@ class Attention {
   }
 
   turnTo(index) {
-    this.text = this.pairTexts[index];
-    this.area.value = this.text;
+    this.text = this.area.value = this.pairTexts[index];
     this.openHead(this.same(this.captures[index], this.map), this.notes.head, index);
   }
 
@@ -370,9 +392,9 @@ class Attention {
   read(query, key) {
     const { queries, keys } = this.map, values = this.values[this.shown];
     if (query === null && key === null) return [t("attention.point")];
-    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.looks")} `, quoted(keys[key]), " ", make("b", {}, number(values[query][key]))];
+    if (query !== null && key !== null) return [quoted(queries[query]), ` ${t("attention.looks")} `, quoted(keys[key]), " ", make("b", number(values[query][key]))];
     const weights = query !== null ? values[query] : values.map((row) => row[key]), others = query !== null ? keys : queries;
-    const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", {}, number(weights[i]))]);
+    const best = strongest(weights, 3).flatMap((i, n) => [n ? ", " : "", quoted(others[i]), " ", make("b", number(weights[i]))]);
     return [quoted(query !== null ? queries[query] : keys[key]), ` ${t(query !== null ? "attention.most" : "attention.by")} `, ...(best.length ? best : [t("attention.nothing")])];
   }
 }

@@ -46,11 +46,11 @@ class Beam {
     this.results = make("ol.ranked.results");
     this.sentence = make("p.written");
     this.rounds = slider({ label: t("beam.round"), min: 1, max: 1, step: 1, value: 1, input: (round) => this.reveal(round) });
-    this.play = button(t("beam.play"), () => this.replay(), { class: "quiet" });
+    this.play = button(t("beam.play"), () => this.replay(), "quiet");
     this.growth = make("div.growth", { hidden: true }, this.rounds.box, this.play, make("span.spring"),
       exports({ app, desk: this.status, body: () => this.request(), what: () => "beam" }));
     root.append(
-      make("div.ask", {}, box, make("div.sliders", {},
+      make("div.ask", box, make("div.sliders",
         slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: set("beam"), hint: t("beam.width.hint") }).box,
         slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: set("alpha"), hint: t("beam.alpha.hint") }).box),
       this.status.box),
@@ -68,7 +68,7 @@ class Beam {
     }
     const { text } = this;
     this.status.post("api/beam", this.request(), (answer) => {
-      this.sentence.replaceChildren(...readOf(answer.source, text));
+      this.sentence.replaceChildren(...readOf(answer.source, text, this.common.first));
       this.draw(answer);
     });
   }
@@ -117,7 +117,7 @@ class Beam {
 
   box(node, i) {
     const read = () => this.read(node);
-    node.box = button([make("bdi", {}, node.ended ? "■" : piece(node.token)), make("span.figure", {}, roughly(this.chance(node)))], read, {
+    node.box = button([make("bdi", node.ended ? "■" : piece(node.token)), make("span.figure", roughly(this.chance(node)))], read, {
       class: `node ${kindOf(node)}`, tabindex: i ? "-1" : "0", style: { left: `${node.x}px`, top: `${node.y}px` }, onfocus: read, onpointerenter: read,
     });
     node.box.node = node;
@@ -153,8 +153,8 @@ class Beam {
       each.edge?.classList.add("traced");
     }
     this.readout.replaceChildren(
-      make("bdi.quoted", {}, this.sayText(node)), node.ended ? ` ${t("beam.end")}` : "",
-      make("span.muted", {}, ` ${t("beam.step", { probability: percent(this.chance(node)) })} · ${t("beam.score")} `), make("b", {}, number(node.score)), make("span.muted", {}, ` · ${t(`beam.${kindOf(node)}`)}`));
+      make("bdi.quoted", this.sayText(node)), node.ended ? ` ${t("beam.end")}` : "",
+      make("span.muted", ` ${t("beam.step", { probability: percent(this.chance(node)) })} · ${t("beam.score")} `), make("b", number(node.score)), make("span.muted", ` · ${t(`beam.${kindOf(node)}`)}`));
   }
 
   drawResults() {

@@ -14,11 +14,11 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** An element and its classes (“p.muted”): attributes, `on…` listeners and a `style` object, then children; strings are text. */
-export function make(name, properties = {}, ...children) {
+/** An element and its classes (“p.muted”): perhaps attributes, `on…` listeners and a `style` object, then children; strings are text. */
+export function make(name, first, ...children) {
   const [tag, ...classes] = name.split("."), element = document.createElement(tag);
   if (classes.length) element.className = classes.join(" ");
-  return fill(element, properties, children);
+  return first?.constructor === Object ? fill(element, first, children) : fill(element, {}, [first, ...children]);
 }
 export const makeSvg = (tag, properties = {}, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
@@ -35,7 +35,7 @@ export function visible(label) {
 export const piece = (label) => visible(label).replace(/^ | $/g, "␣");
 
 /** A word between marks, its direction kept to itself. */
-export const quoted = (label) => make("bdi.quoted", {}, visible(label));
+export const quoted = (label) => make("bdi.quoted", visible(label));
 
 let names = 0;
 export const uniqueId = (stem) => `${stem}-${(names += 1)}`;

@@ -2,7 +2,7 @@
 
 import { isStopped, Problem, stream } from "./api.js";
 import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
-import { button, counter, numberField, slider, status, textField } from "./parts.js";
+import { button, counter, lengthAndSeed, slider, status, textField } from "./parts.js";
 import { number, percent, t, whole } from "./words.js";
 
 export const view = { id: "explore", suits: (model) => model.task === "generate", open: (root, app) => new Explore(root, app) };
@@ -42,24 +42,23 @@ class Explore {
     rove(this.strip, ".token", neighbour);
     this.tokenNote = make("p.readout", { role: "status", hidden: true });
     this.surpriseStatus = status(this.strip);
-    root.append(make("div.explore-body", {},
-      make("section.panel.so-far", {}, box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
-      make("section.panel", { "aria-label": t("explore.next") }, make("h2", {}, t("explore.next")), this.summary, this.buildSettings(), this.bars, this.status.box)));
+    root.append(make("div.explore-body",
+      make("section.panel.so-far", box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
+      make("section.panel", { "aria-label": t("explore.next") }, make("h2", t("explore.next")), this.summary, this.buildSettings(), this.bars, this.status.box)));
   }
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div.row", {}, this.back, button(t("clear"), () => this.become("", true), { class: "quiet" }), make("span.spring"), this.count);
+    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.count);
   }
 
   buildGenerating() {
     const { notes, app } = this;
-    this.write = button(t("explore.generate"), () => this.generate(), { class: "primary" });
+    this.write = button(t("explore.generate"), () => this.generate(), "primary");
     this.stop = button(t("explore.stop"), () => this.generating?.abort(), { class: "danger", hidden: true });
     this.ending = make("span.muted", { role: "status" });
-    return make("div.row.generating", {}, this.write, this.stop,
-      numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
-      numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box, this.ending);
+    return make("div.row.generating", this.write, this.stop,
+      lengthAndSeed(notes, app.limits), this.ending);
   }
 
   buildSurprise() {
@@ -68,7 +67,7 @@ class Explore {
       this.lookBack();
     } });
     box.checked = notes.surprise;
-    return make("div.surprise", {}, make("label.check", {}, box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
+    return make("div.surprise", make("label.check", box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
   }
 
   buildSettings() {
@@ -76,7 +75,7 @@ class Explore {
       notes[key] = value;
       this.later();
     };
-    return make("div.sliders", {},
+    return make("div.sliders",
       slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.1, value: notes.temperature, shown: (value) => number(value, 1), input: change("temperature"), hint: t("explore.temperature.hint") }).box,
       slider({ label: t("explore.top_k"), min: 0, max: MOST_TOP_K, step: 1, value: notes.topK, shown: (value) => (value ? String(value) : t("explore.all")), input: change("topK"), hint: t("explore.top_k.hint") }).box);
   }
@@ -91,8 +90,7 @@ class Explore {
   /** Puts another text in place, and remembers the one before. */
   become(text, now = false) {
     this.notes.history.push(this.common.text);
-    this.common.text = text;
-    this.area.value = text;
+    this.common.text = this.area.value = text;
     this.area.scrollTop = this.area.scrollHeight;
     if (now) this.look();
   }
@@ -100,8 +98,7 @@ class Explore {
   undo() {
     const before = this.notes.history.pop();
     if (before === undefined) return;
-    this.common.text = before;
-    this.area.value = before;
+    this.common.text = this.area.value = before;
     this.look();
   }
 
@@ -120,10 +117,10 @@ class Explore {
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
     // The end of a text cannot be appended; the first token that can is where Tab leads.
     const first = tokens.findIndex((token) => !token.end);
-    this.bars.replaceChildren(...tokens.map((token, i) => make("li", {}, button([
-      make("bdi.token-text", {}, piece(token.text)),
-      make("span.track", {}, make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
-      make("span.figure", {}, percent(token.chance)),
+    this.bars.replaceChildren(...tokens.map((token, i) => make("li", button([
+      make("bdi.token-text", piece(token.text)),
+      make("span.track", make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
+      make("span.figure", percent(token.chance)),
     ], () => this.become(this.common.text + token.text, true), {
       tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: token.end,
       title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
@@ -185,8 +182,8 @@ class Explore {
   }
 
   readToken({ text, probability, rank, top }) {
-    const best = top.slice(0, 4).flatMap(([other, share], i) => [i ? ", " : "", make("bdi.quoted", {}, piece(other)), ` ${percent(share)}`]);
-    this.tokenNote.replaceChildren(make("bdi.quoted", {}, piece(text)), " ", make("b", {}, percent(probability)), ` · ${t("explore.rank", { rank: whole(rank) })} · ${t("explore.instead")} `, ...best);
+    const best = top.slice(0, 4).flatMap(([other, share], i) => [i ? ", " : "", make("bdi.quoted", piece(other)), ` ${percent(share)}`]);
+    this.tokenNote.replaceChildren(make("bdi.quoted", piece(text)), " ", make("b", percent(probability)), ` · ${t("explore.rank", { rank: whole(rank) })} · ${t("explore.instead")} `, ...best);
   }
 }
 

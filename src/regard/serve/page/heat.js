@@ -88,7 +88,7 @@ export class Matrix {
       this.canvas, this.mesh, this.figures, this.rowBand, this.columnBand, this.followed, this.cursor);
     this.rowLabels = make("div.row-labels", { "aria-hidden": "true" });
     this.columnLabels = make("div.column-labels", { "aria-hidden": "true" });
-    this.element = make("div.matrix", {}, make("div.corner"), this.columnLabels, this.rowLabels, this.cells);
+    this.element = make("div.matrix", make("div.corner"), this.columnLabels, this.rowLabels, this.cells);
     this.listen();
   }
 
@@ -215,5 +215,5 @@ export function scale(kind, low, high) {
   const canvas = make("canvas", { "aria-hidden": "true" });
   const shades = Array.from({ length: 128 }, (_, i) => (kind === "weights" ? (i / 127) ** 2 : Math.sign(i - 63.5) * (Math.abs(i - 63.5) / 63.5) ** (1 / 0.7)));
   paint(canvas, [shades], { kind });
-  return make("span.scale", {}, low, canvas, high);
+  return make("span.scale", low, canvas, high);
 }

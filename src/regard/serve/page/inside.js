@@ -57,18 +57,19 @@ class Inside {
     this.notes.word ??= word;
     const section = (name, ...children) => {
       const id = uniqueId("heading");
-      return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p.muted", {}, t(`inside.${name}.lead`)), ...children);
+      return make("section", { class: `panel ${name}`, "aria-labelledby": id }, make("h2", { id }, t(`inside.${name}`)), make("p.muted", t(`inside.${name}.lead`)), ...children);
     };
     // A model that gives labels has no words of its own to compare.
     const writes = !this.app.model.labels.length;
     this.body.replaceChildren(
       this.figures(inspection),
       section("matrices", this.matrices(inspection)),
-      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p.empty", {}, t("inside.none"))),
+      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p.empty", t("inside.none"))),
       ...(writes ? [section("neighbours", this.neighbours()), section("positions", this.positions())] : []),
-      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", {}, t("inside.none"))),
-      make("div.more", {},
-        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card)) : null,
+      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", t("inside.none"))),
+      make("div.more",
+        // What stands in front of a card, between dashes, is for machines.
+        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card.replace(/^---\n[^]*?\n---\s+/, ""))) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
     if (!writes) return;
     this.lookAtPositions();
@@ -77,8 +78,8 @@ class Inside {
 
   figures({ kind, vocabulary, parameters, memory, flops }) {
     const { attention = [], context } = this.app.model, shapeOf = ({ layers, heads }) => `${layers} × ${heads}`, shapes = [...new Set(attention.map(shapeOf))];
-    const fact = (value, name) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
-    return make("dl.big-facts", {},
+    const fact = (value, name) => make("div", make("dt", name), make("dd", value));
+    return make("dl.big-facts",
       fact(whole(parameters), t("inside.parameters")), fact(kind, t("inside.kind")), fact(whole(vocabulary), t("inside.vocabulary")),
       ...shapes.map((shape) => fact(shape, t("inside.heads", { name: attention.filter((one) => shapeOf(one) === shape).map((one) => kindName(one.name)).join(", ") }))),
       ...(context ? [fact(whole(context), t("inside.context"))] : []),
@@ -88,19 +89,19 @@ class Inside {
 
   matrices({ matrices, parameters }) {
     const parts = groups(matrices), most = Math.max(...parts.map((part) => part.parameters));
-    return make("div.parts", {}, parts.map((part) => details([
-      make("span.part-name", {}, part.name), make("span.part-bar", { style: { "--share": (part.parameters / most).toFixed(4) } }),
-      make("span.figure", {}, whole(part.parameters)), make("span.figure.share", {}, percent(part.parameters / parameters)),
-    ], make("table.matrix-table", {},
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, t("inside.matrix")), make("th", { scope: "col" }, t("inside.shape")), make("th", { scope: "col", class: "figure" }, t("inside.parameters")))),
-      make("tbody", {}, part.list.map((each) => make("tr", {}, make("th", { scope: "row" }, each.short || each.name), make("td", {}, each.shape.join(" × ")), make("td.figure", {}, whole(each.parameters)))))))));
+    return make("div.parts", parts.map((part) => details([
+      make("span.part-name", part.name), make("span.part-bar", { style: { "--share": (part.parameters / most).toFixed(4) } }),
+      make("span.figure", whole(part.parameters)), make("span.figure.share", percent(part.parameters / parameters)),
+    ], make("table.matrix-table",
+      make("thead", make("tr", make("th", { scope: "col" }, t("inside.matrix")), make("th", { scope: "col" }, t("inside.shape")), make("th", { scope: "col", class: "figure" }, t("inside.parameters")))),
+      make("tbody", part.list.map((each) => make("tr", make("th", { scope: "row" }, each.short || each.name), make("td", each.shape.join(" × ")), make("td.figure", whole(each.parameters)))))))));
   }
 
   // An image cannot run scripts or load anything, whatever a model folder holds.
   picture(svg, label) {
     const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
     this.addresses.push(url);
-    return make("div.scroller", {}, make("img", { src: url, alt: label, class: "drawing" }));
+    return make("div.scroller", make("img", { src: url, alt: label, class: "drawing" }));
   }
 
   // ---- Positions
@@ -115,7 +116,7 @@ class Inside {
     this.places = make("div.places");
     this.placeNote = make("p.readout", { role: "status" });
     this.observer.observe(this.places);
-    return make("div", {}, make("div.sliders", {},
+    return make("div", make("div.sliders",
       slider({ label: t("inside.length"), min: 2, max: most, step: 1, value: notes.length, input: set("length") }).box,
       slider({ label: t("inside.dimensions"), min: 2, max: 64, step: 2, value: notes.dimensions, input: set("dimensions") }).box), this.placesStatus.box, this.places, this.placeNote);
   }
@@ -135,10 +136,10 @@ class Inside {
     const one = (name, kind, values) => {
       const point = (r, c) => {
         matrix.mark(r, c);
-        if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r + first, other: kind === "range" ? c + first : c })} `, make("b", {}, short(values[r][c])));
+        if (r !== null && c !== null) this.placeNote.replaceChildren(`${t("inside.at", { position: r + first, other: kind === "range" ? c + first : c })} `, make("b", short(values[r][c])));
       };
       const matrix = new Matrix({ label: name, room: half, kind, numbers: true, lowest: 9, point });
-      return [matrix, values, make("figure", {}, make("figcaption", {}, name), make("div.scroller", {}, matrix.element))];
+      return [matrix, values, make("figure", make("figcaption", name), make("div.scroller", matrix.element))];
     };
     const both = [one(t("inside.values", { rows: t(`inside.${rows}`), columns: t(`inside.${columns}`) }), "signed", this.where.values), one(t("inside.similarity"), "range", this.where.similarity)];
     this.places.replaceChildren(...both.map(([, , figure]) => figure));
@@ -155,7 +156,7 @@ class Inside {
     } });
     this.near = make("ol.bars");
     rove(this.near, "button", neighbour);
-    return make("div", {}, make("div.field", {}, make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
+    return make("div", make("div.field", make("label", { for: id }, t("inside.word")), field), this.nearStatus.box, this.near);
   }
 
   lookNear() {

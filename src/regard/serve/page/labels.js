@@ -37,8 +37,8 @@ class Labels {
     this.status = status(this.panel);
     this.call = make("pre", { tabindex: "0", "aria-label": t("call") });
     this.announcer = make("div.unseen", { "aria-live": "polite" });
-    root.append(make("div.ask", {}, box, this.status.box), this.panel, this.announcer,
-      make("div.more", {}, details(t("call"), [this.call, copyButton(() => this.call.textContent)])));
+    root.append(make("div.ask", box, this.status.box), this.panel, this.announcer,
+      make("div.more", details(t("call"), [this.call, copyButton(() => this.call.textContent)])));
   }
 
   ask() {
@@ -63,7 +63,7 @@ class Labels {
     const left = this.app.model.labels.length - most.length;
     return [
       make("ol.bars", { "aria-label": t("labels.chances") }, bars(most.map(([text, share]) => ({ text, share, figure: percent(share) })))),
-      left ? make("p.hint", {}, t("labels.left", { count: whole(left), share: percent(Math.max(0, 1 - most.reduce((sum, [, share]) => sum + share, 0))) })) : "",
+      left ? make("p.hint", t("labels.left", { count: whole(left), share: percent(Math.max(0, 1 - most.reduce((sum, [, share]) => sum + share, 0))) })) : "",
     ];
   }
 
@@ -78,13 +78,13 @@ class Labels {
       [...row.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === i)));
       chances.replaceChildren(quoted(words[i].word), ...this.drawChances(words[i]));
     };
-    row.append(...words.map(({ word, label }, i) => button([make("bdi", {}, visible(word)), make("small", {}, label)], () => choose(i), {
+    row.append(...words.map(({ word, label }, i) => button([make("bdi", visible(word)), make("small", label)], () => choose(i), {
       class: colour(label), tabindex: i ? "-1" : "0",
     })));
     rove(row, "button", neighbour);
     const legend = [...times].sort((one, other) => other[1] - one[1]).map(([label, count]) => make("span", { class: `chip ${colour(label)}` }, `${label} · ${whole(count)}`));
     this.panel.replaceChildren(
-      restored === null ? "" : make("div.restored", {}, make("p.hint", {}, t("labels.restored")), make("p", { dir: "auto" }, restored), copyButton(() => restored)),
+      restored === null ? "" : make("div.restored", make("p.hint", t("labels.restored")), make("p", { dir: "auto" }, restored), copyButton(() => restored)),
       row, make("div.heads", { role: "group", "aria-label": t("labels.legend") }, legend), chances);
     return choose(0);
   }

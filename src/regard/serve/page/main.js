@@ -80,8 +80,8 @@ function drawTop() {
     themeButton(),
   );
   $("footer").replaceChildren(
-    make("span", {}, describe(app.model)),
-    make("span", {}, make("a", { href: "openapi.json" }, "OpenAPI"), ` · Regard ${app.version}`),
+    make("span", describe(app.model)),
+    make("span", make("a", { href: "openapi.json" }, "OpenAPI"), ` · Regard ${app.version}`),
   );
 }
 
@@ -137,7 +137,7 @@ function open() {
   const view = wanted() ?? firstFor(app.model);
   document.title = `${t(`${view.id}.menu`)} · ${app.model.name} · Regard`;
   const root = make("div", { class: `view ${view.id}` });
-  $("main").replaceChildren(make("div.heading", {}, make("h1", {}, t(`${view.id}.${has(`${view.id}.title`) ? "title" : "menu"}`)), make("p.lead", {}, t(`${view.id}.lead`))), root);
+  $("main").replaceChildren(make("div.heading", make("h1", t(`${view.id}.${has(`${view.id}.title`) ? "title" : "menu"}`)), make("p.lead", t(`${view.id}.lead`))), root);
   if (view.suits(app.model)) {
     const page = view.open(root, app);
     leave = () => page.close();
@@ -146,10 +146,10 @@ function open() {
 
 function unsuited(view) {
   const fitting = app.models.filter(view.suits), others = VIEWS.filter((other) => other.suits(app.model));
-  return make("div.unsuited-note", {},
-    make("p", {}, t(`${view.id}.needs`, { model: app.model.name })),
-    make("div.row", {},
-      fitting.map((model) => button(t("use.model", { model: model.name }), () => choose(model.id), { class: "primary" })),
+  return make("div.unsuited-note",
+    make("p", t(`${view.id}.needs`, { model: app.model.name })),
+    make("div.row",
+      fitting.map((model) => button(t("use.model", { model: model.name }), () => choose(model.id), "primary")),
       others.map((other) => button(t(`${other.id}.menu`), () => go(other.id)))));
 }
 
@@ -181,7 +181,7 @@ async function start() {
   applyTheme();
   readColours();
   onKeyNeeded(askForKey);
-  $("main").replaceChildren(make("p.notice", {}, t("working")));
+  $("main").replaceChildren(make("p.notice", t("working")));
   try {
     const { models, default: first, limits, version } = await get("api/models");
     Object.assign(app, { models: toldApart(models), limits, version });
@@ -192,7 +192,7 @@ async function start() {
     choose(remember(session, "regard.model") ?? first);
   } catch (problem) {
     $("main").replaceChildren(make("div.notice", { role: "alert" },
-      make("p", {}, problem.message), button(t("again"), start, { class: "primary" })));
+      make("p", problem.message), button(t("again"), start, "primary")));
   }
 }
 

@@ -1,7 +1,7 @@
 // Music: the model writes a piece, the page plays it, and lines show which notes it looked at.
 
 import { clamp, make, makeSvg, save } from "./dom.js";
-import { button, numberField, picker, select, slider, status } from "./parts.js";
+import { button, lengthAndSeed, picker, select, slider, status } from "./parts.js";
 import { Player } from "./synth.js";
 import { number, percent, t, whole } from "./words.js";
 
@@ -41,20 +41,19 @@ class Music {
     const which = [["", t("music.last")], ...Array.from({ length: layers }, (_, layer) => [String(layer), String(layer + 1)])];
     this.primed = make("span.muted", { role: "status" }, notes.primer?.name ?? "");
     this.forget = button(t("music.forget"), () => this.prime(null), { class: "quiet", hidden: notes.primer === null });
-    return make("section.panel", { "aria-label": t("music.settings") }, make("div.row", {},
-      button(t("music.write"), () => this.write(), { class: "primary" }),
-      numberField({ label: t("explore.tokens"), min: 1, max: app.limits.tokens, value: notes.tokens, input: (value) => (notes.tokens = value) }).box,
-      numberField({ label: t("explore.seed"), min: 0, max: 2 ** 31 - 1, value: notes.seed, input: (value) => (notes.seed = value) }).box,
+    return make("section.panel", { "aria-label": t("music.settings") }, make("div.row",
+      button(t("music.write"), () => this.write(), "primary"),
+      lengthAndSeed(notes, app.limits),
       slider({ label: t("explore.temperature"), min: 0.1, max: 2, step: 0.05, value: notes.temperature, shown: (value) => number(value, 2), input: (value) => (notes.temperature = value) }).box,
       layers ? select({ label: t("music.layer"), options: which, value: notes.layer, change: (value) => (notes.layer = value) }).box : null,
       picker({ label: t("music.primer"), accept: ".mid,.midi,audio/midi", use: ([file]) => this.prime(file) }), this.primed, this.forget));
   }
 
   buildPlaying() {
-    this.plays = button(t("music.play"), () => this.toggle(), { class: "primary" });
+    this.plays = button(t("music.play"), () => this.toggle(), "primary");
     this.place = slider({ label: t("music.place"), min: 0, max: 0, step: 0.1, value: 0, shown: (value) => `${number(value, 1)} s`, input: (value) => this.player.seek(value) });
-    this.midi = button(t("music.save"), () => this.save(), { class: "quiet" });
-    return make("div.row", {}, this.plays, this.place.box, this.midi, make("span.spring"), this.facts);
+    this.midi = button(t("music.save"), () => this.save(), "quiet");
+    return make("div.row", this.plays, this.place.box, this.midi, make("span.spring"), this.facts);
   }
 
   // ---- Asking

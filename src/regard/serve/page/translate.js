@@ -63,8 +63,8 @@ class Translate {
     this.outside = (event) => !this.menu.contains(event.target) && !event.target.closest?.(".word") && this.closeMenu(false);
     document.addEventListener("pointerdown", this.outside);
     root.append(
-      make("div.panes", {}, this.buildSource(), make("section.pane.target", { "aria-label": t("translate.target") }, this.buildTargetHead(), this.output, this.menu, this.status.box, make("div.pane-foot", {}, this.facts, this.undoButton(), copyButton(() => this.shown()?.text ?? "")))),
-      this.files, this.others, make("div.more", {}, this.buildSettings(), details(t("call"), [this.call, copyButton(() => this.call.textContent)])),
+      make("div.panes", this.buildSource(), make("section.pane.target", { "aria-label": t("translate.target") }, this.buildTargetHead(), this.output, this.menu, this.status.box, make("div.pane-foot", this.facts, this.undoButton(), copyButton(() => this.shown()?.text ?? "")))),
+      this.files, this.others, make("div.more", this.buildSettings(), details(t("call"), [this.call, copyButton(() => this.call.textContent)])),
       this.announcer,
     );
     root.addEventListener("keydown", (event) => event.key === "Escape" && !this.menu.hidden && this.closeMenu(true));
@@ -79,17 +79,17 @@ class Translate {
     this.area = area;
     area.lang = app.model.languages?.source ?? "";
     box.querySelector("label").className = "unseen";
-    this.count = make("span.count", {}, counter(common.text.length, app.limits.text));
+    this.count = make("span.count", counter(common.text.length, app.limits.text));
     const source = app.model.languages?.source;
     const known = tries(app.model);
     this.tries = examples(known.map((text) => [text]), (text) => this.use(text));
     this.tries.hidden = Boolean(common.text) || !known.length;
     return make("section.pane.source", { "aria-label": t("translate.source") },
-      make("div.pane-head", {}, make("h2", {}, source ? languageName(source) : t("translate.source"))),
+      make("div.pane-head", make("h2", source ? languageName(source) : t("translate.source"))),
       box, this.tries,
-      make("div.pane-foot", {}, this.count, make("span.spring"),
+      make("div.pane-foot", this.count, make("span.spring"),
         picker({ label: t("translate.file"), accept: ACCEPTED, use: (files) => this.translateFiles(files) }),
-        button(t("clear"), () => this.use(""), { class: "quiet" })));
+        button(t("clear"), () => this.use(""), "quiet")));
   }
 
   buildTargetHead() {
@@ -99,13 +99,13 @@ class Translate {
         this.common.language = code;
         this.translate();
       } }).box);
-    } else head.append(make("h2", {}, targets.length ? languageName(targets[0]) : t("translate.target")));
+    } else head.append(make("h2", targets.length ? languageName(targets[0]) : t("translate.target")));
     return head;
   }
 
   buildSettings() {
     const { notes, app } = this, change = (key) => (value) => this.change({ [key]: value });
-    return details(t("translate.search"), make("div.sliders", {},
+    return details(t("translate.search"), make("div.sliders",
       slider({ label: t("beam.width"), min: 1, max: app.limits.beam, step: 1, value: notes.beam, input: change("beam") }).box,
       slider({ label: t("beam.alpha"), min: 0, max: 2, step: 0.1, value: notes.alpha, shown: (value) => number(value, 1), input: change("alpha") }).box,
       slider({ label: t("translate.nbest"), min: 1, max: app.limits.nbest, step: 1, value: notes.nbest, input: change("nbest") }).box));
@@ -186,12 +186,12 @@ class Translate {
     // Views that look at one sentence look at the first.
     this.common.first = this.several() ? this.segments()[0] ?? answer.segments[0] : null;
     this.output.lang = this.common.language ?? "";
-    this.output.replaceChildren(...(shown ? this.drawWords(shown.text, rewritten.length ? shown.from : -1) : [make("span.empty", {}, t("translate.empty"))]));
+    this.output.replaceChildren(...(shown ? this.drawWords(shown.text, rewritten.length ? shown.from : -1) : [make("span.empty", t("translate.empty"))]));
     this.undo.hidden = rewritten.length === 0;
     this.facts.replaceChildren(...(shown ? [
-      ...(shown.score === null ? [] : [make("span", { title: t("score.hint") }, t("score"), " ", make("b", {}, number(shown.score)))]),
-      ...(answer?.milliseconds !== undefined ? [make("span", {}, t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
-      ...(answer?.flags ?? []).map((flag) => make("span.flag", {}, has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
+      ...(shown.score === null ? [] : [make("span", { title: t("score.hint") }, t("score"), " ", make("b", number(shown.score)))]),
+      ...(answer?.milliseconds !== undefined ? [make("span", t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
+      ...(answer?.flags ?? []).map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
     ] : []));
     this.call.textContent = curl("api/translate", this.request());
     this.drawOthers();
@@ -217,7 +217,7 @@ class Translate {
       this.drawAnswer();
     });
     rows.forEach((row, i) => row.firstChild.setAttribute("aria-pressed", String(i === chosen && rewritten.length === 0)));
-    return this.others.replaceChildren(make("h2", {}, t("translate.others")), make("ol.ranked", {}, rows));
+    return this.others.replaceChildren(make("h2", t("translate.others")), make("ol.ranked", rows));
   }
 
   // ---- Other words
@@ -229,7 +229,7 @@ class Translate {
     this.opener = word;
     word.classList.add("open");
     this.placeMenu(word);
-    this.menu.replaceChildren(make("p.muted", {}, t("working")));
+    this.menu.replaceChildren(make("p.muted", t("working")));
     try {
       const body = { ...this.app.body(), text: sentence.source, prefix, count: 8 };
       const { alternatives } = await post("api/alternatives", body, mine.signal);
@@ -237,16 +237,16 @@ class Translate {
     } catch (error) {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;
-      this.menu.replaceChildren(make("p.failed", {}, error.message));
+      this.menu.replaceChildren(make("p.failed", error.message));
     }
   }
 
   drawMenu(alternatives, start, sentence) {
-    const list = make("ul.bars", {}, bars(
+    const list = make("ul.bars", bars(
       alternatives.map(({ text, probability, translation }) => ({ text, share: probability, figure: percent(probability), title: translation })),
       (i) => this.take(alternatives[i], start, sentence)));
     rove(list, "button", neighbour);
-    this.menu.replaceChildren(make("p.muted", {}, t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
+    this.menu.replaceChildren(make("p.muted", t("translate.instead", { word: this.opener.textContent })), alternatives.length ? list : t("translate.none"));
     this.placeMenu(this.opener);
     list.querySelector("button")?.focus();
   }
@@ -301,7 +301,7 @@ class Translate {
   }
 
   async translateFile(file) {
-    const row = make("p.file", { role: "status" }, quoted(file.name), " ", make("span.muted", {}, t("translate.filing")));
+    const row = make("p.file", { role: "status" }, quoted(file.name), " ", make("span.muted", t("translate.filing")));
     this.files.append(row);
     row.scrollIntoView({ block: "nearest" });
     const form = new FormData();
@@ -310,13 +310,13 @@ class Translate {
     try {
       const { blob, name } = await postForm("api/documents", form, this.filing.signal);
       const called = name ?? file.name;
-      row.replaceChildren(quoted(file.name), " ", make("span.muted", {}, t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), { class: "primary" }));
+      row.replaceChildren(quoted(file.name), " ", make("span.muted", t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), "primary"));
     } catch (error) {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;
       row.classList.add("failed");
       const told = error.message.startsWith(file.name.slice(-100));
-      row.replaceChildren(...(told ? [] : [quoted(file.name)]), make("span", {}, error.message));
+      row.replaceChildren(...(told ? [] : [quoted(file.name)]), make("span", error.message));
     }
   }
 }

@@ -19,7 +19,7 @@ const first = (stack) => (stack === "encoder" ? 0 : null);
 /** A formula as plain text has it, with its indices set low. */
 function formula(text) {
   const parts = text.split(/(?<=[A-Za-z\d])_([A-Za-z\d]+)/);
-  return make("p.formula", {}, parts.map((part, i) => (i % 2 ? make("sub", {}, part) : part)));
+  return make("p.formula", parts.map((part, i) => (i % 2 ? make("sub", part) : part)));
 }
 
 class Walk {
@@ -75,7 +75,7 @@ class Walk {
     this.readout = make("p.readout", { role: "status" });
     this.body = make("div.walk-body", { hidden: true }, make("nav", { "aria-label": t("walk.steps") }, this.steps), this.panel);
     this.status = status(this.body);
-    root.append(make("div.ask", {}, box, this.choices, this.status.box), this.sentence, this.words, this.body);
+    root.append(make("div.ask", box, this.choices, this.status.box), this.sentence, this.words, this.body);
     this.drawChoices();
   }
 
@@ -109,7 +109,7 @@ class Walk {
     const body = { ...this.app.body(), text, tongue: currentLanguage(), stack, layer, head, ...(position === null ? {} : { position }) };
     this.status.post("api/walk", body, (answer) => {
       this.answer = answer;
-      this.sentence.replaceChildren(...readOf(answer.source, text));
+      this.sentence.replaceChildren(...readOf(answer.source, text, this.common.first));
       this.body.hidden = false;
       this.notes.step = clamp(this.notes.step, 0, answer.steps.length - 1);
       this.drawWords();
@@ -125,7 +125,7 @@ class Walk {
 
   drawWords() {
     const had = this.words.contains(document.activeElement);
-    this.words.replaceChildren(make("span.muted", {}, t("walk.follow")), wordRow({
+    this.words.replaceChildren(make("span.muted", t("walk.follow")), wordRow({
       label: t("walk.follow"), words: this.labels(), chosen: this.answer.position, choose: (position) => {
         this.notes.position = position;
         this.walk();
@@ -142,8 +142,8 @@ class Walk {
 
   drawSteps() {
     const had = this.steps.contains(document.activeElement), { scrollLeft, scrollTop } = this.steps;
-    this.steps.replaceChildren(...this.answer.steps.map((step, i) => make("li", {}, button(
-      [make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span", {}, this.titleOf(step))], () => this.goTo(i),
+    this.steps.replaceChildren(...this.answer.steps.map((step, i) => make("li", button(
+      [make("span.rank", { "aria-hidden": "true" }, String(i + 1)), make("span", this.titleOf(step))], () => this.goTo(i),
       { "aria-current": i === this.notes.step ? "step" : null, tabindex: i === this.notes.step ? "0" : "-1" }))));
     const current = this.steps.querySelector("[aria-current]");
     Object.assign(this.steps, { scrollLeft, scrollTop });
@@ -172,11 +172,11 @@ class Walk {
     const { steps } = this.answer, step = steps[this.notes.step];
     this.readout.textContent = t("walk.point");
     this.panel.replaceChildren(
-      make("div.step-head", {}, make("p.muted", {}, t("walk.of", { step: this.notes.step + 1, steps: steps.length })),
-        make("div.row", {},
+      make("div.step-head", make("p.muted", t("walk.of", { step: this.notes.step + 1, steps: steps.length })),
+        make("div.row",
           button(t("walk.before"), () => this.goTo(this.notes.step - 1), { disabled: this.notes.step === 0 }),
           button(t("walk.next"), () => this.goTo(this.notes.step + 1), { class: "primary", disabled: this.notes.step === steps.length - 1 }))),
-      make("h2", {}, this.titleOf(step)), make("p.sentence", {}, step.sentence), formula(step.formula), make("p.shapes", {}, step.shapes),
+      make("h2", this.titleOf(step)), make("p.sentence", step.sentence), formula(step.formula), make("p.shapes", step.shapes),
       ...(step.kept === null ? [] : [this.cache(step)]), this.tensors, this.readout);
     this.drawTensors();
   }
@@ -185,9 +185,9 @@ class Walk {
   cache({ id, kept, computed }) {
     const labels = id.startsWith("cross-") ? this.answer.tokens : this.labels(), [old, fresh] = [new Set(kept), new Set(computed)];
     const kind = (i) => (old.has(i) ? "kept" : fresh.has(i) ? "computed" : "later");
-    return make("div.cache", {},
-      make("div.cache-words", {}, labels.map((word, i) => make("span", { class: kind(i) }, make("bdi", {}, word)))),
-      make("p.muted.legend", {}, ["kept", "computed", "later"].filter((name) => labels.some((_, i) => kind(i) === name)).map((name) => make("span", { class: name }, t(`walk.${name}`)))));
+    return make("div.cache",
+      make("div.cache-words", labels.map((word, i) => make("span", { class: kind(i) }, make("bdi", word)))),
+      make("p.muted.legend", ["kept", "computed", "later"].filter((name) => labels.some((_, i) => kind(i) === name)).map((name) => make("span", { class: name }, t(`walk.${name}`)))));
   }
 
   drawTensors() {
@@ -213,15 +213,15 @@ class Walk {
         matrix.mark(r, c);
         if (r === null || c === null) return;
         const value = values[r][c];
-        this.readout.replaceChildren(make("i", {}, name), "  ", ...place(r, c), " ", make("b", {}, value === null ? "−∞" : short(value)));
+        this.readout.replaceChildren(make("i", name), "  ", ...place(r, c), " ", make("b", value === null ? "−∞" : short(value)));
       },
     });
     const mine = values[followed], shown = mine?.slice(0, columns ? mine.length : FIRST_NUMBERS).map((value) => (value === null ? "−∞" : short(value))).join("  ");
     const cutOff = sizes[0] > rows.length || sizes[1] > values[0].length;
     const figure = make("figure", { class: columns ? "wide" : null },
-      make("figcaption", {}, make("i", {}, name), make("span.muted", {}, ` ${sizes.join(" × ")}${cutOff ? ` · ${t("walk.part", { rows: values.length, columns: values[0].length })}` : ""}`), scale(kind, kind === "signed" ? "−" : "0", kind === "signed" ? "+" : "1")),
-      make("div.scroller", {}, matrix.element),
-      mine ? make("p.numbers", {}, quoted(rows[followed]), " ", shown, columns || mine.length <= FIRST_NUMBERS ? "" : " …") : null);
+      make("figcaption", make("i", name), make("span.muted", ` ${sizes.join(" × ")}${cutOff ? ` · ${t("walk.part", { rows: values.length, columns: values[0].length })}` : ""}`), scale(kind, kind === "signed" ? "−" : "0", kind === "signed" ? "+" : "1")),
+      make("div.scroller", matrix.element),
+      mine ? make("p.numbers", quoted(rows[followed]), " ", shown, columns || mine.length <= FIRST_NUMBERS ? "" : " …") : null);
     // It can only be measured once it is in the page.
     figure.lay = () => {
       matrix.show(rows, columns, values);
