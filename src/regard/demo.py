@@ -64,7 +64,8 @@ def run(out: Path) -> str | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{out}: another demo is at work here. Wait for it, or choose another --out.") from error
-        return _tour(out)
+        with threads_of(_threads()):
+            return _tour(out)
 
 
 def _tour(out: Path) -> str | None:
@@ -79,8 +80,7 @@ def _tour(out: Path) -> str | None:
     elif model_folder.exists() and any(model_folder.iterdir()):
         print(f"{model_folder}: the model of an earlier demo makes way for a new one.", file=sys.stderr)
         remove_folder(model_folder)
-    with threads_of(_threads()):
-        outcome = experiment.train(recipe, model_folder, goes_on)
+    outcome = experiment.train(recipe, model_folder, goes_on)
     if outcome.signal is not None:
         return outcome.signal
 
@@ -109,7 +109,7 @@ def _tour(out: Path) -> str | None:
 
 
 def _threads() -> int:
-    """How many threads of the CPU to train with; says so where one alone is faster."""
+    """How many threads of the CPU to work with; says so where one alone is faster."""
     found, there = threads_that_help(*PRODUCT), get_num_threads()
     if found < there:
         busy = f"Other programs keep this machine busy: one thread is faster than {there} at the moment, so one it is."
