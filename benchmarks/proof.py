@@ -45,9 +45,9 @@ def corpus(bench: Bench, files: Mapping[str, str]) -> list[str]:
     return ["data.kind=files", *(f"data.{key}={file}" for key, file in learned.items())]
 
 
-def pair(bench: Bench, stem: str, ending: str) -> tuple[str, str]:
-    """Two files to evaluate with, English and German."""
-    return str(bench.data / f"{stem}.en.{ending}"), str(bench.data / f"{stem}.de.{ending}")
+def pair(bench: Bench, stem: str, ending: str, language: str = "de") -> tuple[str, str]:
+    """Two files to evaluate with, English and another language."""
+    return str(bench.data / f"{stem}.en.{ending}"), str(bench.data / f"{stem}.{language}.{ending}")
 
 
 def evaluated(bench: Bench, folder: Path, files: tuple[str, str], *more: str) -> dict[str, float]:
@@ -56,13 +56,14 @@ def evaluated(bench: Bench, folder: Path, files: tuple[str, str], *more: str) ->
     return bench.evaluate(folder, *files, "--examples", "0", *precision, *more)
 
 
-def multi30k(bench: Bench, name: str, overrides: Sequence[str]) -> None:
-    """English to German, lower-cased, on the three test sets."""
-    folder = bench.train(name, "multi30k", *corpus(bench, MULTI30K), *overrides)
+def multi30k(bench: Bench, name: str, overrides: Sequence[str], language: str = "de") -> None:
+    """From English, lower-cased, on the three test sets."""
+    files = {key: file.replace(".de.", f".{language}.") for key, file in MULTI30K.items()}
+    folder = bench.train(name, "multi30k", *corpus(bench, files), *overrides)
     bench.note(name, folder)
     for test in ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
-        files = pair(bench, f"multi30k/task1/{test}", "gz")
-        scores = bench.evaluate(folder, *files, "--lowercase", "--examples", "0")
+        pair_of_files = pair(bench, f"multi30k/task1/{test}", "gz", language)
+        scores = bench.evaluate(folder, *pair_of_files, "--lowercase", "--examples", "0")
         for what in ("BLEU tokenised", "BLEU", "chrF"):
             bench.result(name, f"{test} {what}", scores[what])
 
@@ -119,8 +120,13 @@ def jobs() -> list[Job]:
     ]
     seeds = {f"multi30k-{seed}": (f"seed={seed}",) for seed in (1, 2, 3)}
     alone += [Job(name, 1.0, partial(multi30k, name=name, overrides=seed), minutes=2) for name, seed in seeds.items()]
+    french = {name.replace("-", "-fr-"): seed for name, seed in seeds.items()}
     shared = [
         *(Job(name, 0.2, partial(multi30k, name=name, overrides=more), minutes=15) for name, more in R_DROP.items()),
+        *(
+            Job(name, 0.2, partial(multi30k, name=name, overrides=seed, language="fr"), minutes=2)
+            for name, seed in french.items()
+        ),
         Job("averaging", 0.3, partial(averaging, name="averaging", recipe="five-minutes", overrides=STEADY), minutes=4),
     ]
     rows = [(study, row) for study in STUDIES.values() for row in study.rows]
