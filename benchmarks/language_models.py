@@ -48,7 +48,11 @@ class Course:
     def of(cls, folder: Path, characters_per_second: float) -> Course:
         """Read a model folder."""
         events = read_metrics(folder / "metrics.jsonl")
-        losses = tuple((event["step"], event["nll"]) for event in events if event["event"] == "validation")
+        losses = tuple(
+            (event["step"], event["nll"])
+            for event in events
+            if event["event"] == "validation" and event["nll"] is not None
+        )
         return cls(parameters(folder), characters_per_second, losses)
 
     def minutes(self, step: int) -> float:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from regard import folder
@@ -53,6 +57,16 @@ def test_the_card_speaks_of_the_model(words_model: Path) -> None:
     parameters = sum(weight.numel() for weight in load_folder(words_model, CPU).model.parameters())
     for words in ("# words", f"{parameters:,} parameters", "40 steps", "perplexity", "regard.load"):
         assert words in card
+
+
+def test_a_full_disk_at_the_end_names_the_file(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes the weights says it in words alone."""
+    full = SafetensorError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error {errno.ENOSPC})")
+    monkeypatch.setattr(folder, "save_file", mock.Mock(side_effect=full))
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        folder.write_end(model, {}, "")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(model / WEIGHTS))
+    assert not list(model.glob(".*writing"))
 
 
 def truncate(name: str) -> Callable[[Path], None]:

@@ -14,6 +14,7 @@ checkpoints/        while training
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from regard.models.build import AnyModel, build_any, writing
 from regard.models.interface import SequenceModel
 from regard.recipe import Recipe, build_recipe, find
 from regard.text.tokenizer import Tokenizer
+from regard.training.checkpoint import full_disk
 from regard.viewing.training_curves import CURVES
 
 RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA = (
@@ -77,7 +79,13 @@ def write_report(folder: Path, report: Mapping[str, object]) -> None:
 def write_end(folder: Path, weights: dict[str, Tensor], card: str) -> None:
     """The finished model: weights, card and the manifest over all."""
     beside = folder / f".{WEIGHTS}.writing"
-    save_file(weights, beside)
+    try:
+        save_file(weights, beside)
+    except SafetensorError as error:
+        beside.unlink(missing_ok=True)
+        if (number := full_disk(error)) is None:
+            raise
+        raise OSError(number, os.strerror(number), str(folder / WEIGHTS)) from error
     beside.replace(folder / WEIGHTS)
     write_file(folder / CARD, card)
     there = [name for name in (DATA, CURVES) if (folder / name).is_file()]

@@ -136,14 +136,12 @@ def _pairs(served: Served) -> Sequence[Pair]:
 
 
 def _from_files(served: Served, side: str) -> str:
-    """The ending of a corpus' file, if it is a language."""
+    """The ending of a corpus' file that is a language, if one is."""
     data: Any = served.model.recipe.data
     files = getattr(data, side, ())
-    for file in [files] if isinstance(files, str) else files:
-        code = PurePath(str(file)).suffix.removeprefix(".").lower()
-        if 2 <= len(code) <= 3 and name_of(code) != code:
-            return code
-    return UNDETERMINED
+    paths = [PurePath(str(file)) for file in ([files] if isinstance(files, str) else files)]
+    codes = [suffix.removeprefix(".").lower() for path in paths for suffix in reversed(path.suffixes)]  # as .en.gz
+    return next((code for code in codes if 2 <= len(code) <= 3 and name_of(code) != code), UNDETERMINED)
 
 
 def _base(code: str) -> str:
