@@ -66,10 +66,8 @@ def _in_8_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Levels from -127 to 127, and what those of each row are to be multiplied with."""
-    # Not 0, even for a row of zeros: it is divided by.
+    # Not 0, even for a row of zeros: it is divided by. The largest weight that is read, 127 times this, gives it again.
     scale = (weight.abs().amax(dim=-1) / LEVELS).clamp(min=torch.finfo(torch.float).tiny)
-    # With 16 significant bits, so that all its multiples are exact in float32. So what is read gives the same again.
-    scale = scale.view(torch.int32).bitwise_and(-256).view(torch.float)
     return (weight / scale[..., None]).round().to(torch.int8), scale
 
 
