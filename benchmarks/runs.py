@@ -217,10 +217,9 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def parameters(folder: Path) -> int:
     """How many a finished model has; matrices used twice are counted once."""
-    from safetensors import safe_open
+    from regard.folder import read_weights
 
-    with safe_open(folder / "model.safetensors", "np") as weights:
-        return sum(int(weights.get_tensor(name).size) for name in weights.keys())  # noqa: SIM118
+    return sum(weight.numel() for weight in read_weights(folder).values())
 
 
 def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:

@@ -96,6 +96,12 @@ def test_what_a_run_says_of_itself_is_read_as_everywhere(tmp_path: Path, monkeyp
     assert music.measure(tmp_path) == [music.Row(tmp_path.name, "test", 2, 7, 0.5, None, 6, steps=18)]
 
 
+def test_scales_of_8_bit_weights_are_no_parameters(tmp_path: Path) -> None:
+    matrix = {"w": torch.ones(2, 3, dtype=torch.int8), "w.scale": torch.ones(2), "b": torch.zeros(2)}
+    save_file(matrix, tmp_path / "model.safetensors")
+    assert runs.parameters(tmp_path) == 8
+
+
 def test_labels_are_measured_on_the_test_set(
     bench: Bench, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,7 +225,7 @@ def manifest_of(content: bytes) -> Callable[[Path], None]:
             DataError,
             [MANIFEST, "cannot be read as one"],
         ),
-        (manifest_of(b'{"format_version": 2, "files": "elsewhere"}'), DataError, ["must be 1", "but is 2", "version"]),
+        (manifest_of(b'{"format_version": 3, "files": "elsewhere"}'), DataError, ["must be 1 or 2", "but is 3"]),
         (manifest_of(b'{"format_version": 1, "files": {}}'), DataError, [MANIFEST, "not in the form in which Regard"]),
     ],
 )

@@ -139,7 +139,7 @@ def empty_manifest(model: Path) -> None:
 
 def newer_version(model: Path) -> None:
     manifest = json.loads((model / MANIFEST).read_text())
-    (model / MANIFEST).write_text(json.dumps(manifest | {"format_version": 2}))
+    (model / MANIFEST).write_text(json.dumps(manifest | {"format_version": 3}))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def newer_version(model: Path) -> None:
         (garbage_tokenizer, DataError, f"{TOKENIZER}: must be a tokenizer"),
         (no_weights, DataError, f"{MANIFEST}: must name every file of the model, but leaves out {WEIGHTS}"),
         (empty_manifest, DataError, f"leaves out {WEIGHTS}, {RECIPE}, {TOKENIZER}"),
-        (newer_version, DataError, "format_version must be 1 for this Regard, but is 2"),
+        (newer_version, DataError, "format_version must be 1 or 2 for this Regard, but is 3"),
         (remove(MANIFEST), DataError, "its training did not end. Go on with: regard train --resume --out"),
         (shutil.rmtree, MissingError, "must be a model folder, but is not there"),
     ],

@@ -18,6 +18,7 @@ from pathlib import Path
 from regard.errors import DataError, MissingError, UsageError
 
 FORMAT_VERSION = 1
+INT8_VERSION = 2  # of model folders with weights in 8 bits: a Regard that knows only 1 could not read them
 MANIFEST = "manifest.json"
 WRITING, OLD, REMOVING = "writing", "old", "removing"  # what folders in between are called: .NAME.writing
 
@@ -133,9 +134,9 @@ def takes_all(place: Path) -> bool:
     return place.exists() and not (place.is_file() or place.is_dir())
 
 
-def seal(folder: Path, names: list[str]) -> None:
+def seal(folder: Path, names: list[str], version: int = FORMAT_VERSION) -> None:
     """Flush the named files of `folder` to disk and write the manifest that describes them."""
-    _write_manifest(folder, _flush(folder, names))
+    _write_manifest(folder, _flush(folder, names), version)
 
 
 def check_folder(folder: Path) -> None:
@@ -168,9 +169,9 @@ def read_manifest(folder: Path) -> dict[str, Seal]:
         manifest = json.loads(content)
         version = manifest["format_version"]
         # The version comes first: another one may list its files in another way.
-        if version != FORMAT_VERSION:
+        if version not in (FORMAT_VERSION, INT8_VERSION):
             raise DataError(
-                f"{file}: format_version must be {FORMAT_VERSION} for this Regard, but is {version}. "
+                f"{file}: format_version must be {FORMAT_VERSION} or {INT8_VERSION} for this Regard, but is {version}. "
                 "Use the version of Regard that wrote it, or train the model again."
             )
         entries = manifest["files"].items()
@@ -234,9 +235,9 @@ def _flush(folder: Path, names: list[str]) -> dict[str, Seal]:
     return {name: _measure(folder / name) for name in names}
 
 
-def _write_manifest(folder: Path, seals: dict[str, Seal]) -> None:
+def _write_manifest(folder: Path, seals: dict[str, Seal], version: int = FORMAT_VERSION) -> None:
     files = {name: vars(found) for name, found in seals.items()}
-    write_file(folder / MANIFEST, _manifest_text({"format_version": FORMAT_VERSION, "files": files}))
+    write_file(folder / MANIFEST, _manifest_text({"format_version": version, "files": files}))
 
 
 def _manifest_text(manifest: object) -> str:

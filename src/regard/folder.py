@@ -40,6 +40,9 @@ RECIPE, TOKENIZER, WEIGHTS, CARD, METRICS, DATA = (
 )  # fmt: skip
 CHECKPOINTS = "checkpoints"
 FINGERPRINT = "fingerprint"  # in data.json: which corpus a run began with
+SCALE = ".scale"
+"""`NAME.scale` in the weights: what the rows of the int8 tensor NAME are to be multiplied with. No weight can be called
+so: torch refuses a parameter and a part of a module of one name."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,35 @@ def read_fingerprint(folder: Path) -> Mapping[str, Any] | None:
     return read_report(folder).get(FINGERPRINT)
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder in float32, whatever numbers they are stored in."""
+    stored = load_file(folder / WEIGHTS)
+    scales = {name + SCALE for name, tensor in stored.items() if tensor.dtype == torch.int8}
+    weights = {}
+    for name, tensor in stored.items():
+        if name + SCALE in scales:
+            weights[name] = _scaled(folder, name, stored)
+        elif name not in scales:
+            weights[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return weights
+
+
+def _scaled(folder: Path, name: str, stored: Mapping[str, Tensor]) -> Tensor:
+    """An int8 tensor times its scales, one for each row, which is what its last dimension holds."""
+    levels, scale = stored[name], stored.get(name + SCALE)
+    if scale is None or scale.dtype != torch.float or scale.shape != levels.shape[:-1]:
+        found = "is not there" if scale is None else f"is {_kind(scale)}"
+        raise DataError(
+            f"{folder / WEIGHTS}: `{name}` is {_kind(levels)}, so `{name}{SCALE}` must hold a float32 for each of its "
+            f"rows, but {found}. Copy the folder again, or export the model again."
+        )
+    return levels.float().mul_(scale[..., None])
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
 def load_folder(folder: Path, device: torch.device) -> Loaded:
     """Read a finished model, after proving its files whole."""
     _check_finished(folder)
@@ -128,7 +160,7 @@ def load_folder(folder: Path, device: torch.device) -> Loaded:
     recipe, tokenizer = read_recipe(folder), Tokenizer.load(folder / TOKENIZER)
     model = build_any(recipe.model, tokenizer.size, tokenizer.source.size)
     try:
-        weights = load_file(folder / WEIGHTS)
+        weights = read_weights(folder)
         model.load_state_dict(weights)
     except (SafetensorError, RuntimeError) as error:
         raise DataError(

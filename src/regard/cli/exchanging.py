@@ -45,7 +45,7 @@ def export(
     numbers: Annotated[
         str,
         typer.Option(
-            help="Numbers to write: float32; for ctranslate2 also int16, int8; for onnx int8; for regard float16."
+            help="Numbers to write: float32; for ctranslate2 also int16, int8; for onnx int8; for regard float16, int8."
         ),
     ] = "float32",
     texts: Texts = None,

@@ -3,47 +3,79 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from torch import Tensor
 
 from regard import folder
 from regard.errors import DataError
-from regard.files import read_manifest, seal, write_file
+from regard.files import FORMAT_VERSION, INT8_VERSION, read_manifest, seal, write_file
 
-Numbers = Literal["float32", "float16"]
-NOTE = "## Weights\n\nStored in 16 bits (float16); Regard computes with them in 32.\n"
+Numbers = Literal["float32", "float16", "int8"]
+NOTES = {
+    "float16": "## Weights\n\nStored in 16 bits (float16); Regard computes with them in 32.\n",
+    "int8": "## Weights\n\nStored in 8 bits (int8) with a scale for each row; Regard computes with them in 32.\n",
+}
+LEVELS = 127
+SHORTEST = 16  # weights of a row: shorter ones are not worth the 4 bytes of a scale
 
 
 def write(place: Path, out: Path, numbers: Numbers = "float32") -> None:
     """Copy what the manifest of the model folder `place` names into the empty folder `out`, and seal it.
 
-    With `float16` each weight is rounded to 11 significant bits. Loading turns it back into float32. A folder that has
-    16 bits a weight already is written with as many as are asked for, too; the card says what they are.
+    With `float16` each weight is rounded to 11 significant bits, with `int8` each weight of a matrix to a multiple of
+    the 127th part of the largest in its row. Loading turns both back into float32. A folder that has fewer bits a
+    weight already is written with as many as are asked for, too; the card says what they are.
     """
     copied = [name for name in read_manifest(place) if name != folder.WEIGHTS]
     for name in copied:
         shutil.copyfile(place / name, out / name)
-    kind = torch.half if numbers == "float16" else torch.float
-    weights = {
-        name: weight.to(kind) if weight.is_floating_point() else weight
-        for name, weight in load_file(place / folder.WEIGHTS).items()
-    }
-    if numbers == "float16" and (large := [name for name, weight in weights.items() if not weight.isfinite().all()]):
+    weights = folder.read_weights(place)
+    if numbers == "float16":
+        weights = _in_16_bits(weights, place)
+    elif numbers == "int8":
+        weights = _in_8_bits(weights)
+    if folder.CARD in copied:
+        write_file(out / folder.CARD, _noted((place / folder.CARD).read_text(encoding="utf-8"), numbers))
+    save_file(weights, out / folder.WEIGHTS)
+    seal(out, [*copied, folder.WEIGHTS], INT8_VERSION if numbers == "int8" else FORMAT_VERSION)
+
+
+def _in_16_bits(weights: Mapping[str, Tensor], place: Path) -> dict[str, Tensor]:
+    halves = {name: weight.half() if weight.is_floating_point() else weight for name, weight in weights.items()}
+    if large := [name for name, weight in halves.items() if not weight.isfinite().all()]:
         raise DataError(
             f"{place / folder.WEIGHTS}: every weight must be below {torch.finfo(torch.half).max:,.0f} to be "
             f"written in float16, but {large[0]} has larger ones. Choose --numbers float32."
         )
-    if folder.CARD in copied:
-        write_file(out / folder.CARD, _noted((place / folder.CARD).read_text(encoding="utf-8"), numbers))
-    save_file(weights, out / folder.WEIGHTS)
-    seal(out, [*copied, folder.WEIGHTS])
+    return halves
+
+
+def _in_8_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices as int8, each with its scales beside it; vectors, and matrices of short rows, as they are."""
+    found = dict(weights)
+    for name, weight in weights.items():
+        if weight.ndim > 1 and weight.shape[-1] >= SHORTEST and weight.is_floating_point():
+            found[name], found[name + folder.SCALE] = _rounded(weight)
+    return found
+
+
+def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Levels from -127 to 127, and what those of each row are to be multiplied with."""
+    # Not 0, even for a row of zeros: it is divided by. The largest weight that is read, 127 times this, gives it again.
+    scale = (weight.abs().amax(dim=-1) / LEVELS).clamp(min=torch.finfo(torch.float).tiny)
+    return (weight / scale[..., None]).round().to(torch.int8), scale
 
 
 def _noted(card: str, numbers: Numbers) -> str:
-    """A card with the note on 16 bits where there are so many, once, and without it elsewhere."""
-    if (NOTE in card) == (numbers == "float16"):
+    """A card with the note on how many bits there are, once, and without one where there are all."""
+    note, before = NOTES.get(numbers, ""), next((each for each in NOTES.values() if each in card), "")
+    if note == before:
         return card
-    return f"{card.rstrip()}\n\n{NOTE}" if numbers == "float16" else f"{card.replace(NOTE, '').rstrip()}\n"
+    if note and before:
+        return card.replace(before, note)
+    return f"{card.rstrip()}\n\n{note}" if note else f"{card.replace(before, '').rstrip()}\n"
