@@ -84,7 +84,15 @@ def test_an_unknown_tokenizer_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "language"), [("test.de", "de"), ("a/newstest2014.zh.gz", "zh"), ("de.txt", None), ("test", None)]
+    ("name", "language"),
+    [
+        ("test.de", "de"),
+        ("a/newstest2014.zh.gz", "zh"),
+        ("train.BG.tsv.xz", "bg"),
+        ("de.txt", None),
+        ("test", None),
+        ("corpus.no.dups", None),
+    ],
 )
 def test_names_tell_languages(name: str, language: str | None) -> None:
     assert language_of(Path(name)) == language

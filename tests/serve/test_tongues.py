@@ -12,7 +12,14 @@ from regard.serve import tongues
 
 @pytest.mark.parametrize(
     ("file", "code"),
-    [("train.en", "en"), ("train.EN.gz", "en"), ("train.th.tsv.xz", "th"), ("a.tsv.xz", "und"), ("a.txt", "und")],
+    [
+        ("train.en", "en"),
+        ("train.EN.gz", "en"),
+        ("train.th.tsv.xz", "th"),
+        ("a.tsv.xz", "und"),
+        ("a.txt", "und"),
+        ("corpus.no.dups", "und"),
+    ],
 )
 def test_the_ending_of_a_file_tells_its_language_packed_or_not(file: str, code: str) -> None:
     data = SimpleNamespace(source=file)

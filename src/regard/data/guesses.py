@@ -12,13 +12,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from regard.data.filters import count_letters
+from regard.data.streams import COMPRESSED
 
-CODES = {"ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it", "ja",
-         "ko", "lt", "lv", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh"}  # fmt: skip
+CODES = {"ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it",
+         "ja", "ko", "lt", "lv", "mt", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi",
+         "zh"}  # fmt: skip
 """The languages that names of files may end in."""
+LAYOUTS = (".txt", ".tsv", ".csv", ".json", ".jsonl")
 FREQUENT = {
     "en": "the of and to is that it for with you this are have not we be he she they what from my which has by there",
     "de": "der das und ist nicht ich zu den mit sie ein eine auf dem wir für von sich auch wie haben wird dass daß hat "
@@ -48,7 +51,16 @@ class Guess:
 
 def language_of(file: Path) -> str | None:
     """The language that a file's name ends in, as in test.de or test.zh.gz; None where it says nothing."""
-    return next((suffix[1:] for suffix in reversed(file.suffixes) if suffix[1:] in CODES), None)
+    code = ending(file)
+    return code if code in CODES else None
+
+
+def ending(file: PurePath) -> str:
+    """What a name ends in, in small letters, apart from how the file is packed and laid out: `en` of a.EN.tsv.gz."""
+    endings = [suffix.lower() for suffix in file.suffixes]
+    while endings and endings[-1] in (*COMPRESSED, *LAYOUTS):
+        endings.pop()
+    return endings[-1].removeprefix(".") if endings else ""
 
 
 def guess_language(texts: Iterable[str]) -> Guess | None:

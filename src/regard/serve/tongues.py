@@ -25,7 +25,7 @@ from typing import Any
 from babel import Locale, UnknownLocaleError
 
 from regard.data.filters import SCRIPTS, count_letters
-from regard.data.guesses import LANGUAGE_OF
+from regard.data.guesses import LANGUAGE_OF, ending
 from regard.errors import UsageError
 from regard.exploring import inside
 from regard.serve.desk import Desk, Served
@@ -139,8 +139,7 @@ def _from_files(served: Served, side: str) -> str:
     """The ending of a corpus' file that is a language, if one is."""
     data: Any = served.model.recipe.data
     files = getattr(data, side, ())
-    paths = [PurePath(str(file)) for file in ([files] if isinstance(files, str) else files)]
-    codes = [suffix.removeprefix(".").lower() for path in paths for suffix in reversed(path.suffixes)]  # as .en.gz
+    codes = [ending(PurePath(str(file))) for file in ([files] if isinstance(files, str) else files)]
     return next((code for code in codes if 2 <= len(code) <= 3 and name_of(code) != code), UNDETERMINED)
 
 
