@@ -108,13 +108,22 @@ def test_under_another_name_a_run_is_compared_if_all_else_is_the_same(runs: list
      # What is higher here and lower there, or measured otherwise, is not known to be either.
      *((each, [THOUGHTS["training.optimiser"]])
        for each in (["factor=3.0", "warmup=200"], ["factor=3.0", "kind=adamw"], ["factor=3.0", "schedule=constant"],
-                    ["rate=1.0"], ["beta1=0.5"]))],
+                    ["beta1=0.5"])),
+     (["rate=1.0"], [])],  # which the paper's schedule does not have
 )  # fmt: skip
 def test_the_direction_of_the_rate_is_said_where_it_is_known(
     overrides: list[str], thoughts: list[str], measured: Band, runs: list[Path]
 ) -> None:
     recipe = folder.read_recipe(runs[0], [f"training.optimiser.{override}" for override in overrides])
     assert Comparison(measured, recipe, folder.read_fingerprint(runs[0]) or {}).thoughts() == thoughts
+
+
+def test_what_the_usual_runs_did_not_use_is_no_cause(measured: Band, runs: list[Path]) -> None:
+    """Another schedule has a rate and an end of its own: those of the usual runs are defaults that nobody chose."""
+    schedule, rate = "training.optimiser.schedule", "training.optimiser.rate=0.3"
+    recipe = folder.read_recipe(runs[0], [f"{schedule}=cosine", rate, "training.steps=77"])
+    found = Comparison(measured, recipe, folder.read_fingerprint(runs[0]) or {})
+    assert found.causes() == [f'`{schedule}` is "cosine", not "paper"']
 
 
 def test_a_warm_up_that_moves_the_whole_rate_has_no_direction(measured: Band, runs: list[Path]) -> None:

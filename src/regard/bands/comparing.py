@@ -13,6 +13,7 @@ from regard.bands.decisive import CORPUS, MUST_BE_SAME, corpus_hashes, decisive_
 from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.settings.tree import text_of
+from regard.training.optim import ENDING
 from regard.training.usual import TOO_HIGH, Course, Watch
 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
@@ -100,7 +101,18 @@ class Comparison:
             usual = usually.get(key, default)
             if value != usual and (both_generated or not within(key, [CORPUS])):
                 found[key] = (value, usual)
-        return found
+        return {key: values for key, values in found.items() if key not in self._unused(here)}
+
+    def _unused(self, here: Mapping[str, tuple[Any, Any]]) -> set[str]:
+        """What decided nothing in the usual runs: there a default is no value that somebody chose."""
+
+        def usual(key: str) -> Any:
+            return self.band.settings.get(key, here[key][1])
+
+        schedule = usual(f"{OPTIMISER}.schedule")
+        found = {f"{OPTIMISER}.{'rate' if schedule == 'paper' else 'factor'}"}
+        found |= set() if schedule in ENDING else {"training.steps"}
+        return found if usual("training.by_clock") else {*found, "training.minutes"}
 
     def _swapped(self) -> bool:
         """Whether the files are the same in another order: to translate the other way round is another thing."""
