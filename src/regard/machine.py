@@ -18,6 +18,8 @@ from regard.errors import UsageError
 
 MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
 LEAST_TRIES = 5
+ROUNDS = 5
+WORTH_IT = 1.15  # two threads of a quiet machine are faster than one by more than this
 
 
 @dataclass(frozen=True)
@@ -78,17 +80,18 @@ def threads_that_help(rows: int, width: int, inner: int) -> int:
     Threads that share a small product wait for the last of them. If that one waits for its core, each product takes
     as long as another program's turn, and all together are slower than one by far.
     """
-    left, right = torch.ones(rows, width), torch.ones(width, inner)
-    together = _products_per_second(left, right)
-    with threads_of(1):
-        alone = _products_per_second(left, right)
-    return torch.get_num_threads() if together >= alone else 1
+    left, right, together, alone = torch.ones(rows, width), torch.ones(width, inner), 0.0, 0.0
+    for _ in range(ROUNDS):  # in turn, since others come and go
+        together += _products_per_second(left, right)
+        with threads_of(1):
+            alone += _products_per_second(left, right)
+    return torch.get_num_threads() if together > WORTH_IT * alone else 1
 
 
 def _products_per_second(left: torch.Tensor, right: torch.Tensor) -> float:
     torch.matmul(left, right)  # the first one waits for libraries to be loaded
     count, begun = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - begun) < MEASURED or not count:
+    while (seconds := time.perf_counter() - begun) < MEASURED / 2 or not count:
         torch.matmul(left, right)
         count += 1
     return count / seconds
