@@ -345,3 +345,11 @@ def test_scales_that_are_not_right_are_named(damage: Callable[[Weights], None], 
         folder.load_folder(quarter, CPU)
     assert f"{quarter / folder.WEIGHTS}: " in str(caught.value)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["bert", "classifier", "tagger"])
+def test_what_writes_no_texts_is_written_and_not_compared(kind: str, tmp_path: Path) -> None:
+    place = fresh(tmp_path / "place", KINDS[kind])
+    ran = regard("export", place, tmp_path / "quarter", "--to", "regard", "--numbers", "int8")
+    assert (ran.code, ran.out) == (0, "the model writes no texts, so nothing was compared\n"), ran.err
+    assert folder.load_folder(tmp_path / "quarter", CPU).recipe.model.kind == kind

@@ -25,6 +25,7 @@ from regard.interop.proof import AGREE, TOLERANCE, Proof, prove
 from regard.interop.sides import ModelSide, Side, TransformersSide, inputs_for
 from regard.interop.tensors import SAFETENSORS
 from regard.models.gpt import GPTSettings
+from regard.models.interface import SequenceModel
 from regard.models.transformer import TransformerSettings
 from regard.training.checkpoint import full_disk
 
@@ -62,6 +63,8 @@ def export(
     """
     check(loaded, target, numbers)
     write_new(out, lambda folder: _write(loaded, folder, target, numbers))
+    if not isinstance(loaded.network, SequenceModel):
+        return Exported(out, None, ["the model writes no texts, so nothing was compared"])
     notes = _notes(loaded, target)
     theirs = _other_side(loaded, out, target, numbers)
     if theirs is None:
@@ -87,7 +90,6 @@ def check(loaded: Loaded, target: str, numbers: str = "float32") -> tuple[Reader
             "one of them."
         )
     if chosen == "regard":
-        loaded.model  # noqa: B018 - one that gives labels is refused: there are no texts to compare
         return chosen, cast("Numbers", numbers)
     if found := lacking(loaded.recipe.model, chosen):
         able = [each for each in TARGETS if not lacking(loaded.recipe.model, each)]
