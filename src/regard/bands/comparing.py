@@ -9,16 +9,22 @@ from typing import Any
 
 from regard import folder
 from regard.bands.band import Band, all_bands, band_of_recipe
-from regard.bands.decisive import CORPUS, MUST_BE_SAME, corpus_hashes, decisive_settings, within
+from regard.bands.decisive import (
+    CORPUS,
+    MUST_BE_SAME,
+    OPTIMISER,
+    corpus_hashes,
+    decisive_settings,
+    unused_settings,
+    within,
+)
 from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.settings.tree import text_of
-from regard.training.optim import ENDING
 from regard.training.usual import TOO_HIGH, Course, Watch
 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 NAMED = 3  # at most so many differences, where a run is not compared
-OPTIMISER = "training.optimiser"
 TOO_LOW = "a rate too low, which learns the same later"
 TOO_SHORT = "a warm-up too short"
 THOUGHTS = {
@@ -93,26 +99,17 @@ class Comparison:
     def _differing(self) -> dict[str, tuple[Any, Any]]:
         """By dotted key, the values here that are other than the usual ones, and these; of a corpus if it can be."""
         here, usually = decisive_settings(self.recipe), self.band.settings
+        schedule, by_clock = (usually.get(key, here[key][1]) for key in (f"{OPTIMISER}.schedule", "training.by_clock"))
+        unused = unused_settings(schedule, by_clock)  # there, a default is no value that somebody chose
         both_generated = not self.band.corpus and isinstance(self.recipe.data, Generated)
         found = {}
         # What such a run does not have at all is told only where it must be the same.
         for key in {**here, **{key: None for key in usually if within(key, MUST_BE_SAME)}}:
             value, default = here.get(key, (None, None))
             usual = usually.get(key, default)
-            if value != usual and (both_generated or not within(key, [CORPUS])):
+            if value != usual and key not in unused and (both_generated or not within(key, [CORPUS])):
                 found[key] = (value, usual)
-        return {key: values for key, values in found.items() if key not in self._unused(here)}
-
-    def _unused(self, here: Mapping[str, tuple[Any, Any]]) -> set[str]:
-        """What decided nothing in the usual runs: there a default is no value that somebody chose."""
-
-        def usual(key: str) -> Any:
-            return self.band.settings.get(key, here[key][1])
-
-        schedule = usual(f"{OPTIMISER}.schedule")
-        found = {f"{OPTIMISER}.{'rate' if schedule == 'paper' else 'factor'}"}
-        found |= set() if schedule in ENDING else {"training.steps"}
-        return found if usual("training.by_clock") else {*found, "training.minutes"}
+        return found
 
     def _swapped(self) -> bool:
         """Whether the files are the same in another order: to translate the other way round is another thing."""

@@ -11,26 +11,34 @@ from regard.recipe import Recipe
 from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING
 
+OPTIMISER = "training.optimiser"
 CORPUS = "data"  # these settings count where the corpus is generated; of others, the hashes of their files do
 MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "batch.layout",
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
-MAY_BE_CAUSE = (CORPUS, "batch", "training.optimiser", "training.precision", "training.steps", "training.by_clock",
+MAY_BE_CAUSE = (CORPUS, "batch", OPTIMISER, "training.precision", "training.steps", "training.by_clock",
                 "training.minutes", "training.parts", "training.deterministic", "training.ema")  # fmt: skip
 
 
 def decisive_settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
     """By dotted key, the values that matter to a course, and their defaults."""
     found = {key: pair for key, pair in _walk(recipe, "") if within(key, (*MUST_BE_SAME, *MAY_BE_CAUSE))}
-    if recipe.training.optimiser.schedule not in ENDING:
-        del found["training.steps"]
-    if not recipe.training.by_clock:  # else they say where the rate falls
-        del found["training.minutes"]
+    unused = unused_settings(recipe.training.optimiser.schedule, recipe.training.by_clock)
     generated = isinstance(recipe.data, Generated)
     # Files are known by their content, wherever they lie; and a corpus of another kind is told by that alone.
     return {
         key: pair for key, pair in found.items()
-        if not within(key, [CORPUS]) or (generated and key != f"{CORPUS}.kind")
+        if key not in unused and (not within(key, [CORPUS]) or (generated and key != f"{CORPUS}.kind"))
     }  # fmt: skip
+
+
+def unused_settings(schedule: str, by_clock: bool) -> set[str]:
+    """What decides nothing where the rate goes so: which of two says how high it is, and where it falls."""
+    found = {f"{OPTIMISER}.{'rate' if schedule == 'paper' else 'factor'}"}
+    if schedule not in ENDING:
+        found.add("training.steps")
+    if not by_clock:
+        found.add("training.minutes")
+    return found
 
 
 def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
