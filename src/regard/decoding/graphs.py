@@ -8,18 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Any
-from weakref import WeakMethod
+from weakref import WeakMethod, WeakSet
 
 import torch
 
 from regard.memory import ran_out, release
 
-Pool = Any  # how torch names a piece of memory that recordings share
 
+class Pool:
+    """The memory that recordings share. When none of them is left the next one begins a new piece.
 
-def new_pool(device: torch.device) -> Pool | None:
-    """A pool for recordings on this device; None where there are no recordings."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+    Torch does not let anyone record into a piece whose recordings are all gone.
+    """
+
+    def __init__(self) -> None:
+        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+        self._name: Any = None  # how torch names the piece
+
+    def name(self) -> Any:
+        """The piece of memory to record into."""
+        if not self._graphs:
+            self._name = torch.cuda.graph_pool_handle()
+        return self._name
+
+    def keep(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Take note of a recording: while there is one, the piece is used again."""
+        self._graphs.add(graph)
 
 
 class Recorded:
@@ -34,7 +48,7 @@ class Recorded:
     with them, until Python's collector comes by.
     """
 
-    def __init__(self, method: Callable[[Hashable], None], device: torch.device, pool: Pool | None) -> None:
+    def __init__(self, method: Callable[[Hashable], None], device: torch.device, pool: Pool) -> None:
         self._method, self._device, self._pool = WeakMethod(method), device, pool
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self._records = device.type == "cuda"
@@ -58,10 +72,11 @@ class Recorded:
     def _record(self, key: Hashable) -> torch.cuda.CUDAGraph | None:
         """A recording of the work, which is not done by it; None where there is no room for one."""
         graph = torch.cuda.CUDAGraph()
-        recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        recording = torch.cuda.graph(graph, pool=self._pool.name(), capture_error_mode="thread_local")
         try:
             with torch.cuda.device(self._device), recording:
                 self._work(key)
+            self._pool.keep(graph)
             return graph
         except RuntimeError as error:
             # That a recording broke off may be said after why it did.
