@@ -68,7 +68,8 @@ def test_a_folder_of_16_bits_can_be_written_again_with_as_many_or_more(words_mod
         assert (again / name).read_bytes() == (half / name).read_bytes()
     assert {weight.dtype for weight in load_file(full / folder.WEIGHTS).values()} == {torch.float32}
     before = (words_model / folder.CARD).read_text(encoding="utf-8").rstrip()
-    assert (full / folder.CARD).read_text(encoding="utf-8").rstrip() == before
+    said = "## Weights\n\nRounded to 16 bits (float16) before, which more bits do not undo."
+    assert (full / folder.CARD).read_text(encoding="utf-8") == f"{before}\n\n{said}\n"
     for name, weight in load_file(half / folder.WEIGHTS).items():
         torch.testing.assert_close(load_file(full / folder.WEIGHTS)[name], weight.float(), rtol=0, atol=0)
 
@@ -216,7 +217,6 @@ def test_every_kind_of_model_is_read_back_and_written_again_as_it_was(kind: str,
     for name, weight in after.items():
         torch.testing.assert_close(weight, before[name], rtol=0, atol=0.504 / 127 * float(before[name].abs().max()))
     full = compacted(quarter, tmp_path / "full", "float32")
-    assert (full / folder.CARD).read_bytes() == (place / folder.CARD).read_bytes()
     read = load_file(full / folder.WEIGHTS)
     assert all(torch.equal(read[name], weight) for name, weight in after.items())
     for again in (compacted(each, tmp_path / f"from-{each.name}", "int8") for each in (quarter, full)):
@@ -257,15 +257,37 @@ def test_no_weight_can_be_called_as_the_scales_of_another(name: str) -> None:
     assert not names & {f"{each}{folder.SCALE}" for each in names}
 
 
-def test_the_card_says_of_one_kind_of_numbers(words_model: Path, tmp_path: Path) -> None:
-    place = words_model
-    for numbers in ("float16", "int8", "float16", "float32"):
-        place = compacted(place, tmp_path / f"{place.name}-{numbers}", numbers)
+def test_the_card_says_what_the_weights_are_and_were(words_model: Path, tmp_path: Path) -> None:
+    """What was lost once is not won back, however many bits there are later."""
+    place, whole = words_model, (words_model / folder.CARD).read_text(encoding="utf-8").rstrip()
+    rounded = "Rounded to {} before, which more bits do not undo."
+    half, quarter = (rounded.format(bits) for bits in ("16 bits (float16)", "8 bits (int8)"))
+    notes: list[tuple[compact.Numbers, list[str]]] = [
+        ("float32", []),
+        ("float16", [compact.NOTES["float16"]]),
+        ("float16", [compact.NOTES["float16"]]),
+        ("float32", [half]),
+        ("float32", [half]),
+        ("int8", [compact.NOTES["int8"]]),
+        ("float16", [compact.NOTES["float16"], quarter]),
+        ("float32", [quarter]),
+        ("int8", [compact.NOTES["int8"]]),
+        ("float32", [quarter]),
+    ]
+    for number, (numbers, said) in enumerate(notes):
+        place = compacted(place, tmp_path / str(number), numbers)
         card = (place / folder.CARD).read_text(encoding="utf-8")
-        assert [kind for kind, note in compact.NOTES.items() if note in card] == [numbers] * (numbers != "float32")
+        assert card == f"{whole}\n" + (f"\n## Weights\n\n{' '.join(said)}\n" if said else ""), number
         # An older Regard says that it does not know this version, instead of wondering at the names of tensors.
         assert version(place) == (INT8_VERSION if numbers == "int8" else FORMAT_VERSION)
         check_folder(place)
+
+
+def test_others_files_say_what_the_weights_were(quarter: Path, tmp_path: Path) -> None:
+    ran = regard("export", quarter, tmp_path / "out", "--to", "onnx", "--count", 4)
+    assert ran.code == 0, ran.err
+    card = (tmp_path / "out" / folder.CARD).read_text(encoding="utf-8")
+    assert card.endswith("## Weights\n\nRounded to 8 bits (int8) before, which more bits do not undo.\n")
 
 
 def test_8_bits_are_not_rounded_twice(quarter: Path) -> None:

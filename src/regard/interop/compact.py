@@ -16,9 +16,10 @@ from regard.errors import DataError
 from regard.files import FORMAT_VERSION, INT8_VERSION, read_manifest, seal, write_file
 
 Numbers = Literal["float32", "float16", "int8"]
+BITS: dict[Numbers, int] = {"float32": 32, "float16": 16, "int8": 8}
 NOTES = {
-    "float16": "## Weights\n\nStored in 16 bits (float16); Regard computes with them in 32.\n",
-    "int8": "## Weights\n\nStored in 8 bits (int8) with a scale for each row; Regard computes with them in 32.\n",
+    "float16": "Stored in 16 bits (float16); Regard computes with them in 32.",
+    "int8": "Stored in 8 bits (int8) with a scale for each row; Regard computes with them in 32.",
 }
 LEVELS = 127
 SHORTEST = 16  # weights of a row: shorter ones are not worth the 4 bytes of a scale
@@ -29,7 +30,7 @@ def write(place: Path, out: Path, numbers: Numbers = "float32") -> None:
 
     With `float16` each weight is rounded to 11 significant bits, with `int8` each weight of a matrix to a multiple of
     the 127th part of the largest in its row. Loading turns both back into float32. A folder that has fewer bits a
-    weight already is written with as many as are asked for, too; the card says what they are.
+    weight already is written with as many as are asked for, too; the card says what they are and were.
     """
     copied = [name for name in read_manifest(place) if name != folder.WEIGHTS]
     for name in copied:
@@ -40,7 +41,7 @@ def write(place: Path, out: Path, numbers: Numbers = "float32") -> None:
     elif numbers == "int8":
         weights = _in_8_bits(weights)
     if folder.CARD in copied:
-        write_file(out / folder.CARD, _noted((place / folder.CARD).read_text(encoding="utf-8"), numbers))
+        write_file(out / folder.CARD, noted((place / folder.CARD).read_text(encoding="utf-8"), numbers))
     save_file(weights, out / folder.WEIGHTS)
     seal(out, [*copied, folder.WEIGHTS], INT8_VERSION if numbers == "int8" else FORMAT_VERSION)
 
@@ -71,11 +72,19 @@ def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[..., None]).round().to(torch.int8), scale
 
 
-def _noted(card: str, numbers: Numbers) -> str:
-    """A card with the note on how many bits there are, once, and without one where there are all."""
-    note, before = NOTES.get(numbers, ""), next((each for each in NOTES.values() if each in card), "")
-    if note == before:
-        return card
-    if note and before:
-        return card.replace(before, note)
-    return f"{card.rstrip()}\n\n{note}" if note else f"{card.replace(before, '').rstrip()}\n"
+def noted(card: str, numbers: Numbers) -> str:
+    """A card with one note on how many bits there are, or once were; without one where there have always been all."""
+    known = {_note(each, fewest): fewest for each in BITS for fewest in BITS if BITS[fewest] <= BITS[each]}
+    before = next((note for note in known if note and note in card), "")
+    note = _note(numbers, min(numbers, known[before], key=BITS.__getitem__))
+    return card.replace(before, note) if before else f"{card.rstrip()}\n\n{note}" if note else card
+
+
+def _note(numbers: Numbers, fewest: Numbers) -> str:
+    """What a card says of weights that were rounded to the `fewest` bits at some time; nothing if they never were."""
+    if fewest == "float32":
+        return ""
+    said = [NOTES[numbers]] if numbers in NOTES else []
+    if numbers != fewest:
+        said.append(f"Rounded to {BITS[fewest]} bits ({fewest}) before, which more bits do not undo.")
+    return f"## Weights\n\n{' '.join(said)}\n"

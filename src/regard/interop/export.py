@@ -132,7 +132,8 @@ def _write(loaded: Loaded, folder: Path, target: Reader, numbers: Numbers) -> No
             onnx.write(loaded, folder, cast("onnx.Numbers", numbers))
     # Whose sentences a model learned from, and under which licence, must go with it.
     if target != "regard" and loaded.place is not None and (loaded.place / CARD).is_file():
-        shutil.copyfile(loaded.place / CARD, folder / ("README.md" if target == "huggingface" else CARD))
+        card = compact.noted((loaded.place / CARD).read_text(encoding="utf-8"), "float32")
+        write_file(folder / ("README.md" if target == "huggingface" else CARD), card)
 
 
 def write_huggingface(loaded: Loaded, folder: Path) -> None:
