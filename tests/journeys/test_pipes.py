@@ -105,6 +105,30 @@ def test_a_result_that_can_go_nowhere_is_a_failure(command: str) -> None:
     assert (done.returncode, done.stderr) == (66, "")
 
 
+LONG = {
+    "evaluate": ("evaluate", "{model}", "{text}", "{text}", "--out", "{out}"),
+    "compare": ("compare", "{out}", "{out}", "{out}"),
+    "export": ("export", "{model}", "{out}", "--to", "regard"),
+    "import": ("import", "{model}", "{out}"),
+    "check": ("reproduce", "five-minutes", "--check", "{model}"),
+}
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_work_whose_result_nobody_would_see_is_not_begun(command: str, words_model: Path, tmp_path: Path) -> None:
+    text, out = words_model.parent / "words.en", tmp_path / "out"
+    line = [part.format(model=words_model, text=text, out=out) for part in LONG[command]]
+    done = closing(">&-", *line)
+    assert (done.returncode, done.stderr.count("\n")) == (66, 1)
+    assert done.stderr.startswith("regard: stdout: must be open for what is printed, but is closed. Send it to a file ")
+    read, write = os.pipe()
+    os.close(read)
+    gone = subprocess.run([*REGARD, *line], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (gone.returncode, gone.stderr) == (141, b"")
+    assert not any(tmp_path.iterdir())
+
+
 def test_who_writes_a_file_needs_no_standard_output(words_model: Path, tmp_path: Path) -> None:
     done = closing(">&-", "translate", words_model, "--out", tmp_path / "text.de")
     assert done.returncode == 0, done.stderr

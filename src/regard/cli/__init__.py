@@ -27,8 +27,8 @@ from regard.cli import (
     translating,
     verifying,
 )
-from regard.cli.common import READER_LEFT, STOPPED_BY
-from regard.errors import DataError, MissingError, RegardError, printable
+from regard.cli.common import READER_LEFT, STOPPED_BY, Closed
+from regard.errors import DataError, RegardError, printable
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -132,21 +132,9 @@ def _have_streams() -> None:
     a library prints would go there.
     """
     if sys.stdout is None:
-        sys.stdout = _Closed(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"), encoding="utf-8")
+        sys.stdout = Closed(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"), encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-
-
-class _Closed(TextIOWrapper):
-    """Standard output that was closed before we began (`>&-`): whoever prints nothing need not mind."""
-
-    def write(self, text: str) -> int:
-        if not text:
-            return 0
-        raise MissingError(
-            "stdout: must be open for what is printed, but is closed. Send it to a file with > FILE, or nowhere with "
-            "> /dev/null."
-        )
 
 
 def _run() -> None:

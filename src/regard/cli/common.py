@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -65,6 +67,30 @@ Precision = Annotated[
 ]
 
 Engine = Annotated[str, typer.Option(help="What computes: torch, ctranslate2 or onnx; auto is what the folder is for.")]
+
+
+class Closed(TextIOWrapper):
+    """Standard output that was closed before we began (`>&-`): whoever prints nothing need not mind."""
+
+    def write(self, text: str) -> int:
+        """Raise MissingError, unless there is nothing to write."""
+        if not text:
+            return 0
+        raise MissingError(
+            "stdout: must be open for what is printed, but is closed. Send it to a file with > FILE, or nowhere with "
+            "> /dev/null."
+        )
+
+
+def must_have_a_reader() -> None:
+    """For what prints when all is done: raise now what printing would raise then."""
+    if isinstance(sys.stdout, Closed):
+        sys.stdout.write("a result")
+    with suppress(AttributeError, UnsupportedOperation):  # a system without `poll`, an output that is no file
+        asked = select.poll()
+        asked.register(sys.stdout.fileno(), 0)
+        if any(event & select.POLLERR for _, event in asked.poll(0)):
+            raise BrokenPipeError
 
 
 def load_model(folder: Path, precision: str = "auto", engine: str = "auto") -> Model:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder
+from regard.cli.common import AsJson, ModelFolder, must_have_a_reader
 
 if TYPE_CHECKING:
     from regard.interop.export import Exported
@@ -32,6 +32,7 @@ def import_(
     """Make a model folder of a model from Hugging Face, OpenAI, fairseq, OpenNMT-py or torch, and compare the two."""
     from regard.interop.importing import import_model
 
+    must_have_a_reader()
     _quiet()
     _tell(import_model(source, out, _lines(texts), count), as_json)
 
@@ -62,6 +63,7 @@ def export(
     from regard.interop.export import check
     from regard.interop.export import export as write
 
+    must_have_a_reader()
     _quiet()
     if (engine := engine_of(model)) != "torch":
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import STOPPED_BY, AsJson
+from regard.cli.common import STOPPED_BY, AsJson, must_have_a_reader
 from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def _check(name: str, folder: Path, data: Path | None, as_json: bool) -> None:
     """Compare a model folder with published figures; 1 is the exit code where one is missed."""
     from regard.reproduce.published import check, published
 
+    must_have_a_reader()
     verdicts = check(name, folder, data)
     holds = all(each.holds for each in verdicts)
     if as_json:

@@ -24,6 +24,7 @@ from regard.cli.common import (
     Progress,
     TargetLanguage,
     load_model,
+    must_have_a_reader,
     naming_lines,
     naming_options,
     search_settings,
@@ -103,8 +104,9 @@ def evaluate(
     from regard.evaluation.report import TestSet
     from regard.files import destination
 
+    must_have_a_reader()  # a mistake is found now, not after an hour of translating
     if out is not None:
-        destination(out)  # a mistake is found now, not after an hour of translating
+        destination(out)
     loaded = load_model(model, precision)
     changes = {"beam": beam, "alpha": alpha, "penalty": penalty, "coverage": coverage, "extra_length": extra_length}
     _check_options(loaded, {**changes, "tokenize": tokenize, "lowercase": lowercase, "language": language,
@@ -150,6 +152,7 @@ def compare(
     from regard.evaluation.significance import SAMPLES, SEED, SWAPS, verdict
     from regard.evaluation.significance import compare as test
 
+    must_have_a_reader()
     texts = _equally_long([a, b, *reference])
     scoring = _scoring(tokenize, lowercase, None, rouge)
     with _counting() as counting:
