@@ -118,6 +118,29 @@ def test_the_languages_are_named_by_settings_then_by_files_then_by_a_guess(place
         assert f"translates {told}" in model_card(place, recipe, RESULT), (source, target, named)
 
 
+def test_the_languages_of_a_mixture_are_those_its_corpora_agree_on(place: Path) -> None:
+    def card(*corpora: Files) -> str:
+        return model_card(place, replace(load_recipe("demo"), data=Mixture(corpora)), RESULT)
+
+    french, unnamed = Files("a.en", "a.fr"), Files("c.tsv")
+    named = Files("b.tsv", source_language="en", target_language="fr")
+    for corpora in [(french, Files("b.en.gz", "b.fr.gz")), (french, named), (french, unnamed), (named, named)]:
+        made = card(*corpora)
+        assert front_matter(made)["language"] == ["en", "fr"], corpora
+        assert "translates from `en` to `fr`, over" in made
+        assert "It reads `en` and writes `fr`, and not the other way round." in made
+    back = Files("b.tsv", source_language="fr", target_language="en")
+    others = [(french, Files("b.en", "b.de")), (french, Files("b.fr", "b.en")), (named, back), (unnamed, unnamed)]
+    for corpora in others:
+        made = card(*corpora)
+        assert "language" not in front_matter(made), corpora
+        assert "that translates, over" in made
+        assert "the other way round" not in made
+    # Who names several languages has a model of several.
+    german = Files("d.tsv", source_language="en", target_language="de")
+    assert "translates (`en`, `fr`, `de`), over" in card(named, german)
+
+
 def test_the_run_is_told(place: Path) -> None:
     command = "regard train demo --out 'my model'"
     write_metrics(

@@ -302,9 +302,9 @@ def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
         case Generated() as data:
             named: list[str | None] = [data.source, data.target]
         case Files() as data:
-            named = list(data.by_name) if any(data.by_name) else [data.source_language, data.target_language]
+            named = _of_all([data])
         case Mixture() as data:
-            named = [side for corpus in data.corpora for side in (corpus.source_language, corpus.target_language)]
+            named = _of_all(data.corpora)
         case Text() as data:
             named = [data.language]
         case Music() | Labelled() | Classes() | Tagged() | Restoring() | Elsewhere():
@@ -314,6 +314,17 @@ def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
         found = [guesses.get(f"train {side}") for side in ("source", "target")]
         named = [name or (guess or {}).get("language") for name, guess in zip(named, found, strict=True)]
     return list(dict.fromkeys(name for name in named if name))
+
+
+def _of_all(corpora: Sequence[Files]) -> list[str | None]:
+    """Source and target, where corpora agree as far as they tell; else all that settings name, in no order."""
+    told = [(each.source_language, each.target_language) for each in corpora]
+    pairs = [each.by_name if any(each.by_name) else pair for each, pair in zip(corpora, told, strict=True)]
+    sources, targets = ({side for side in sides if side} for sides in zip(*pairs, strict=True))
+    if len(sources) <= 1 and len(targets) <= 1:
+        return [next(iter(sources), None), next(iter(targets), None)]
+    several = [*dict.fromkeys(side for pair in told for side in pair if side)]
+    return [*several] if len(several) > 2 else []  # two would be read as from the one to the other
 
 
 def _checksums(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
