@@ -254,7 +254,7 @@ def test_a_shipped_model_was_made_as_its_recipe_says(name: str) -> None:
         ("five-minutes", ["model.d_model=128"], "`model.d_model` is 128, not 512"),
         ("five-minutes", ["training.by_clock=false"], "`training.by_clock` is false, not true"),
         ("writer", ["training.steps=10"], "`training.steps` is 10, not 6000"),
-        ("everyday-en-de", ["data.weights=[1.0, 1.0]"], "`data.weights` is [1.0, 1.0], not [4.0, 1.0]"),
+        ("everyday-en-de", ["data.weights=[1.0, 1.0, 1.0]"], "`data.weights` is [1.0, 1.0, 1.0], not [3.0, 1.0, 2.0]"),
     ],
 )
 def test_a_model_of_other_settings_is_refused_and_each_is_named(name: str, overrides: list[str], said: str) -> None:

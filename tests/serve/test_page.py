@@ -346,18 +346,18 @@ def test_the_mean_of_heads_has_the_entropy_of_what_is_drawn(visit: Opener, serve
 def test_of_several_sentences_the_first_is_shown_where_each_is_translated_by_itself(
     visit: Opener, shipped_server: Running
 ) -> None:
-    text = "Thank you. Where is the train station? I am tired."
+    text = "Good morning. Where is the train station? I am tired."
     for view, shown in (("attention", ".written bdi"), ("beam", ".results .text"), ("walk", ".word-chip")):
         page = visit(view, "everyday-en-de", address=shipped_server.address)
         page.locator("textarea").first.fill(text)
         note = page.locator("p.written", has_text="Each sentence is translated by itself")
-        expect(note.locator("bdi").first).to_have_text("Thank you.")
+        expect(note.locator("bdi").first).to_have_text("Good morning.")
         if view == "walk":
             expect(page.locator(shown).last).to_have_text("‹end›")
-            assert "".join(page.locator(shown).all_inner_texts()[:-1]) == "Thankyou."
+            assert "".join(page.locator(shown).all_inner_texts()[:-1]) == "Goodmorning."
         else:
-            expect(page.locator(shown).filter(has_text="Danke").first).to_have_text("Danke!")
-        page.locator("textarea").first.fill("Thank you.")
+            expect(page.locator(shown).filter(has_text="Guten").first).to_have_text("Guten Morgen.")
+        page.locator("textarea").first.fill("Good morning.")
         expect(note).to_have_count(0)
         page.context.close()
 
@@ -366,13 +366,13 @@ def test_what_was_translated_before_is_the_first_of_several_sentences_and_says_s
     visit: Opener, shipped_server: Running
 ) -> None:
     page = visit("translate", "everyday-en-de", address=shipped_server.address)
-    for text, told in (("Thank you. I am tired.", 1), ("Thank you.", 0)):
+    for text, told in (("Good morning. I am tired.", 1), ("Good morning.", 0)):
         labelled(page, "Text to translate").fill(text)
-        expect(page.locator(".output")).to_have_text(re.compile("Danke!.*müde" if told else "^Danke!$"))
+        expect(page.locator(".output")).to_have_text(re.compile(r"Guten Morgen\..*müde" if told else r"^Guten Morgen\.$"))
         for view in ("Attention", "Beam", "Walk through"):
             page.locator("nav a", has_text=view).click()
             settled(page)
-            expect(page.locator("textarea").first).to_have_value("Thank you.")
+            expect(page.locator("textarea").first).to_have_value("Good morning.")
             expect(page.locator("p.written", has_text="Each sentence is translated by itself")).to_have_count(told)
         page.locator("nav a", has_text="Translate").click()
     page.context.close()
@@ -1029,7 +1029,7 @@ def test_the_shipped_models_begin_with_sentences_they_translate_well(visit: Open
         "Where is the train station?": "Wo ist der Bahnhof?",
         "She has been living in Berlin for three years.": "Sie lebt seit drei Jahren in Berlin.",
         "Wenn es morgen regnet, bleiben wir zu Hause.": "If it rains tomorrow, we'll stay home.",
-        "Wo ist der Bahnhof?": "Where's the train station?",
+        "Wo ist der Bahnhof?": "Where is the train station?",
         "Ich hätte gern ein Zimmer für zwei Nächte.": "I'd like a room for two nights.",
     }
     with running({name: shipped.path(name)}) as served:

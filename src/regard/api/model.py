@@ -29,16 +29,16 @@ class Model(Measuring, Translating, Generating, Filling, Labelling, Verifying, S
         everyone = [self, *others]
         words = self.tokenizer.labels(range(self.tokenizer.size))
         for other in others:
-            if other.tokenizer.labels(range(other.tokenizer.size)) != words:
-                raise UsageError(
-                    f"ensemble: all models must share a target vocabulary, but `{other.recipe.name}` has another than "
-                    f"`{self.recipe.name}`. Choose models that were trained with one tokenizer."
-                )
             languages = [target_language(model.recipe.data) for model in (self, other)]
             if None not in languages and len(set(languages)) > 1:
                 raise UsageError(
                     f"ensemble: all models must translate into one language, but `{self.recipe.name}` writes "
                     f"`{languages[0]}` and `{other.recipe.name}` `{languages[1]}`. Choose models of one direction."
+                )
+            if other.tokenizer.labels(range(other.tokenizer.size)) != words:
+                raise UsageError(
+                    f"ensemble: all models must share a target vocabulary, but `{other.recipe.name}` has another than "
+                    f"`{self.recipe.name}`. Choose models that were trained with one tokenizer."
                 )
         network = Ensemble([model.network for model in everyone], average).eval()
         loaded = folder.Loaded(self.recipe, self.tokenizer, network)
