@@ -368,7 +368,8 @@ def test_what_was_translated_before_is_the_first_of_several_sentences_and_says_s
     page = visit("translate", "everyday-en-de", address=shipped_server.address)
     for text, told in (("Good morning. I am tired.", 1), ("Good morning.", 0)):
         labelled(page, "Text to translate").fill(text)
-        expect(page.locator(".output")).to_have_text(re.compile(r"Guten Morgen\..*müde" if told else r"^Guten Morgen\.$"))
+        written = r"Guten Morgen\..*müde" if told else r"^Guten Morgen\.$"
+        expect(page.locator(".output")).to_have_text(re.compile(written))
         for view in ("Attention", "Beam", "Walk through"):
             page.locator("nav a", has_text=view).click()
             settled(page)
@@ -488,7 +489,7 @@ def test_the_pair_opens_where_it_shows_most(
 def test_the_pair_of_a_shipped_model_shows_a_noun(visit: Opener, shipped_server: Running) -> None:
     page = visit("attention", "everyday-en-de", address=shipped_server.address)
     page.get_by_role("button", name="it → animal / street").click()
-    expect(page.locator(".pair-row > .muted").first).to_contain_text("it → animal")
+    expect(page.locator(".pair-row > .muted").first).to_contain_text("it → animal 0.96")
     expect(page.locator(".pair .hint")).to_contain_text("Hardly anything moves")
     # Where each token looks across, nothing is said of it.
     page.locator("label", has_text="Cross").click()
