@@ -275,6 +275,13 @@ def test_text_read_line_by_line_is_told(out: Path, tmp_path: Path, capsys: pytes
         assert ("warning: the text is read line by line" in capsys.readouterr().err) == told
 
 
+def test_a_setting_that_the_schedule_does_not_read_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    course = replace(RECIPE.training.optimiser, schedule="paper", rate=0.03)
+    experiment.train(replace(RECIPE, training=replace(RECIPE.training, steps=1, optimiser=course)), out)
+    told = 'note: `training.optimiser.rate` is 0.03, which changes nothing: the schedule "paper" goes by `factor`.'
+    assert told in capsys.readouterr().err
+
+
 def test_to_resume_a_finished_run_changes_nothing_that_matters(unbroken: Path, out: Path) -> None:
     shutil.copytree(unbroken, out)
     assert experiment.train(RECIPE, out, resume=True).step == 30

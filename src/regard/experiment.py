@@ -146,6 +146,12 @@ class _Run:
                 self.log.say(line)
         if torn := torn_apart(self.recipe, data, self.trainer.model):
             self.log.say(f"warning: {torn}")
+        course = self.recipe.training.optimiser
+        for name in course.idle():
+            self.log.say(
+                f"note: `training.optimiser.{name}` is {getattr(course, name)}, which changes nothing: the schedule "
+                f'"{course.schedule}" goes by `{"factor" if course.schedule == "paper" else "rate"}`.'
+            )
 
     def _read(self, resume: bool, begins: Beginning | None) -> Dataset:
         """The corpus; whoever comes first learns the vocabulary, and the others of a team find it in the folder."""

@@ -44,6 +44,16 @@ def test_the_defaults_are_the_papers() -> None:
     assert (settings.beta1, settings.beta2, settings.epsilon, settings.warmup) == (0.9, 0.98, 1e-9, 4_000)
 
 
+def test_settings_that_its_schedule_does_not_read_are_known() -> None:
+    assert OptimiserSettings(rate=0.03, decay=3.0).idle() == ["rate", "decay"]
+    assert OptimiserSettings(factor=2.0).idle() == []
+    assert OptimiserSettings(schedule="linear", factor=2.0, rate=0.03, final=0.01).idle() == ["factor"]
+    assert OptimiserSettings(schedule="constant", rate=0.03, final=0.01, decay_every=5).idle() == [
+        "final",
+        "decay_every",
+    ]
+
+
 def test_adam_uses_the_settings() -> None:
     """Two steps by hand; each setting is far from its usual value, so that a forgotten one shows."""
     model = nn.Linear(1, 1, bias=False)

@@ -28,6 +28,10 @@ from regard.training.sharding import is_sharded
 
 Schedule = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant", "steps"]
 ENDING: tuple[Schedule, ...] = ("cosine", "linear")  # those that fall to an end, and must know where it is
+READ_BY: dict[str, tuple[Schedule, ...]] = {
+    "factor": ("paper",), "rate": ("inverse-sqrt", "cosine", "linear", "constant", "steps"), "final": ENDING,
+    "decay": ("steps",), "decay_from": ("steps",), "decay_every": ("steps",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,11 @@ class OptimiserSettings:
         for name in ("length", "momentum"):
             if getattr(self, name) != getattr(type(self), name) and self.kind != "muon":
                 raise ValueError(f'`{name}` is for kind = "muon", but kind is "{self.kind}"')
+
+    def idle(self) -> list[str]:
+        """The settings that were given and that the schedule does not read."""
+        unread = [name for name, schedules in READ_BY.items() if self.schedule not in schedules]
+        return [name for name in unread if getattr(self, name) != getattr(type(self), name)]
 
     def progress(self, step: int, steps: int, over: float = 0.0) -> float:
         """How far step 1, 2, … is on the way from the end of the warm-up to that of the run, from 0 to 1: by steps or,
