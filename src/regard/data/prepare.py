@@ -18,8 +18,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,8 @@ from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_desc
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import check_folder, write_file, write_folder
 from regard.status import StatusLine
+from regard.text.cutters import Columns, Rows, cut_in_order
+from regard.text.dropout import MergeDropout
 from regard.text.ragged import Ragged
 
 CHUNK_EXAMPLES = 4_096
@@ -175,17 +177,25 @@ def _progress(writer: StoreWriter, seconds: float) -> str:
 
 def encoded(examples: Iterable[Texts], tokenizers: Sequence[Encoder]) -> Iterator[dict[str, Ragged]]:
     """For each chunk, with each tokenizer, the tokens of each side."""
+    cuts = [one for one in tokenizers if isinstance(one, MergeDropout)]
     with Ahead(_chunks(examples), 2) as chunks:
-        for chunk in chunks:
-            texts = list(zip(*chunk, strict=True))
-            for tokenizer in tokenizers:
-                if len(texts) == 1:
-                    yield {"target": tokenizer.encode_flat(texts[0])}
-                    continue
-                sources = tokenizer.source.encode_flat(texts[0])
-                if len(texts) == 3:
-                    sources = sources.starting_with(_tags(texts[2], tokenizer.source.languages))
-                yield {"source": sources, "target": tokenizer.encode_flat(texts[1])}
+        columns = (list(zip(*chunk, strict=True)) for chunk in chunks)
+        with closing(cut_in_order(columns, cuts) if cuts else _plainly(columns, tokenizers)) as found:
+            for texts, rows in found:
+                for tokenizer, sides in zip(tokenizers, rows, strict=True):
+                    if len(texts) == 3:
+                        sides[0] = sides[0].starting_with(_tags(texts[2], tokenizer.source.languages))
+                    yield dict(zip(("source", "target")[-len(sides) :], sides, strict=True))
+
+
+def _plainly(chunks: Iterable[Columns], tokenizers: Sequence[Encoder]) -> Generator[tuple[Columns, Rows], None, None]:
+    """Each chunk and its tokens: for each tokenizer those of each side."""
+    for texts in chunks:
+        rows = []
+        for one in tokenizers:
+            sides = [one] if len(texts) == 1 else [one.source, one]
+            rows.append([side.encode_flat(column) for side, column in zip(sides, texts, strict=False)])
+        yield texts, rows
 
 
 def _tags(languages: Sequence[str], known: Mapping[str, int]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from tokenizers import decoders, models
 from regard.batch import Specials
 from regard.errors import DataError, MissingError, UsageError
 from regard.text import gpt2, learning
-from regard.text.dropout import MergeDropout, Merges
+from regard.text.dropout import Draws, MergeDropout, Merges
 from regard.text.events import MusicEvents, events
 from regard.text.gpt2 import END_OF_TEXT, GPT2Files
 from regard.text.imported import HIDDEN, Imported, parts_of
@@ -258,7 +258,7 @@ class Tokenizer:
     def with_dropout(self, rate: float, seed: int, number: int = 0) -> MergeDropout:
         """The same vocabulary, but merges are left out with this chance: for training, never for use."""
         source = None if self.source is self else self.source.with_dropout(rate, seed, number)
-        return MergeDropout(self._merges, self.size, self.specials, rate, (seed, number), self.languages, source)
+        return MergeDropout(self._merges, self.size, self.specials, Draws(rate, (seed, number)), self.languages, source)
 
     @cached_property
     def _merges(self) -> Merges:
