@@ -79,14 +79,14 @@ def read_dataset(
     with TrainingPairs(corpus, cache, status) as pairs:
         if tokenizer is not None and corpus.answers is not None and tokenizer.source is tokenizer:
             tokenizer = add_labels(tokenizer, pairs, corpus)  # it is that of a model which knew no labels
-        used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)
+        used = tokenizer or (learn_tokenizer(pairs, text, status) if found is None else found.tokenizer)
         cuts = used.training_cuts(text, seed)
         if corpus.answers is not None:
             train = encode_labelled(pairs, used, corpus.answers)
         elif large:
             train = prepare(cache, corpus.origin(), corpus.texts(pairs), *cuts, status=status)
         else:
-            train = encode_in_memory(corpus.texts(pairs), *cuts)
+            train = encode_in_memory(corpus.texts(pairs), *cuts, status=status)
     counted = fingerprint.counted(len(train), train.tokens)
     _check(counted, before)
     valid = corpus.valid() if found is None else found.valid
@@ -121,13 +121,13 @@ def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
         fingerprint.check_continues(before)
 
 
-def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings) -> Tokenizer:
+def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings, status: StatusLine | None = None) -> Tokenizer:
     """A vocabulary for what a corpus has: both sides, with a token for each language to ask for, or plain text."""
     if pairs.corpus.answers is not None:
         return learn_with_labels(pairs, pairs.corpus, settings)
     if pairs.corpus.one_sided:
-        return Tokenizer.learn(_Targets(pairs), settings)
-    return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages)
+        return Tokenizer.learn(_Targets(pairs), settings, status=status)
+    return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages, status)
 
 
 def encode_pairs(corpus: Corpus, pairs: Iterable[Pair], tokenizer: Tokenizer) -> TokenStore:

@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -115,9 +116,20 @@ def prepare(
     return TokenStore.open(folder)
 
 
-def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder) -> TokenStore:
+def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder, status: StatusLine | None = None) -> TokenStore:
     """The same, without a folder."""
-    return TokenStore.of_chunks(_with_first(encoded(examples, tokenizers)), tokenizers[0].specials.end)
+    chunks = _with_first(encoded(examples, tokenizers))
+    return TokenStore.of_chunks(chunks if status is None else _shown(chunks, status), tokenizers[0].specials.end)
+
+
+def _shown(chunks: Iterable[Mapping[str, Ragged]], status: StatusLine) -> Iterator[Mapping[str, Ragged]]:
+    """The chunks, while `status` shows how many there were."""
+    started, examples, tokens = time.monotonic(), 0, 0
+    for chunk in chunks:
+        examples += len(chunk["target"].lengths)
+        tokens += sum(len(side.ids) + len(side.lengths) for side in chunk.values())
+        status.show(partial(_progress, examples, tokens, time.monotonic() - started))
+        yield chunk
 
 
 def _found(folder: Path, about: dict[str, object], status: StatusLine) -> TokenStore | None:
@@ -145,6 +157,10 @@ def _encode(
     status: StatusLine,
 ) -> None:
     started = time.monotonic()
+
+    def so_far() -> str:
+        return _progress(writer.examples, sum(writer.tokens.values()), time.monotonic() - started)
+
     # Three threads: while one reads and one encodes, which is partly done outside Python, this one writes.
     with Ahead(encoded(examples, tokenizers), 2) as ahead:
         chunks = _with_first(ahead)
@@ -154,9 +170,9 @@ def _encode(
             writer.append(first)
             for chunk in chunks:
                 writer.append(chunk)
-                status.show(lambda: _progress(writer, time.monotonic() - started))
+                status.show(so_far)
             writer.finish(about)
-    status.show(lambda: _progress(writer, time.monotonic() - started), now=True)
+    status.show(so_far, now=True)
     status.close()
 
 
@@ -169,9 +185,8 @@ def _with_first(chunks: Iterator[Mapping[str, Ragged]]) -> Iterator[Mapping[str,
     yield from chunks
 
 
-def _progress(writer: StoreWriter, seconds: float) -> str:
-    tokens = sum(writer.tokens.values())
-    done = f"{so_many(writer.examples, 'example')}, {so_many(tokens, 'token')}"
+def _progress(examples: int, tokens: int, seconds: float) -> str:
+    done = f"{so_many(examples, 'example')}, {so_many(tokens, 'token')}"
     return f"encoded {done}; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
 
 
