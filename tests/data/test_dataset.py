@@ -16,7 +16,7 @@ from regard import status
 from regard.batch import IGNORED
 from regard.data import dataset
 from regard.data.batching import Batches, BatchSettings
-from regard.data.corpus import CorpusSettings, Files, LanguagePair, Mixture, Text
+from regard.data.corpus import CorpusSettings, Files, LanguagePair, Mixture, Text, open_corpus
 from regard.data.dataset import Dataset, read_dataset
 from regard.data.generated import Generated
 from regard.data.store import TokenStore
@@ -78,6 +78,17 @@ def test_tokens_from_files_are_those_from_memory(
     assert len(memory.train) == (120 - len(memory.valid)) * (text.dropout_cuts if text.dropout else 1)
     assert same(memory.valid, filed.valid)
     assert memory.valid.target[0] == memory.tokenizer.encode(memory.valid_pairs[0].target)
+
+
+def test_what_is_cut_several_times_is_kept_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To cut it again takes a run that goes on as long as it took the first time."""
+    settings = files(tmp_path, "a", "de")
+    size = sum(file.stat().st_size for file in open_corpus(settings).origin().files)
+    monkeypatch.setattr(dataset, "FILED", 3 * size)
+    for cuts, kept in ((None, False), (2, False), (3, True)):
+        text = SMALL if cuts is None else TokenizerSettings(vocabulary=60, dropout=0.2, dropout_cuts=cuts)
+        read(tmp_path, settings, text)
+        assert (tmp_path / "cache").exists() == kept
 
 
 @pytest.mark.parametrize("shared", [True, False])

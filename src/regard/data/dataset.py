@@ -25,7 +25,7 @@ from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer, TokenizerSettings, VocabularySettings
 
 FILED = 2**26
-"""The size of a corpus' files from which on its tokens are kept in files, too."""
+"""The size of a corpus' files, for each cut by BPE-dropout, from which on its tokens are kept in files, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def read_dataset(
     how far it is.
     """
     corpus, cache = open_corpus(settings), cache or cache_folder()
-    large = _is_large(corpus)
+    large = _is_large(corpus, text)
     fingerprint = Fingerprint.of(corpus, cache if large else None)
     _check(fingerprint, before)
     place = known.place_of(cache, corpus, fingerprint, text) if large else None
@@ -105,14 +105,15 @@ def read_dataset(
     return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted, corpus)
 
 
-def _is_large(corpus: Corpus) -> bool:
+def _is_large(corpus: Corpus, text: VocabularySettings) -> bool:
     """Whether its tokens are kept in files; not what comes from a pipe, and cannot be known again."""
     files = corpus.origin().files
+    cuts = text.dropout_cuts if isinstance(text, TokenizerSettings) and text.dropout else 1
     # Of labels each text has few: what is learned from fits into memory.
     return (
         corpus.answers is None
         and all(file.is_file() for file in files)
-        and sum(file.stat().st_size for file in files) >= FILED
+        and cuts * sum(file.stat().st_size for file in files) >= FILED
     )
 
 
