@@ -126,14 +126,20 @@ class _Cutter:
     """One other process."""
 
     def __init__(self, work: Work) -> None:
-        # Its own cores are taken by its neighbours; and a signal from the keyboard is for this process alone.
-        places = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TOKENIZERS_PARALLELISM": "false"}
+        # Other cores are taken by its neighbours; and a signal from the keyboard is for this process alone.
+        surroundings = {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TOKENIZERS_PARALLELISM": "false",
+            # glibc gives arrays of a megabyte back to the system, and a tenth of the time would go into asking again.
+            "MALLOC_MMAP_THRESHOLD_": str(2**30),
+            "MALLOC_TRIM_THRESHOLD_": str(2**30),
+        }
         command = [sys.executable, "-P", "-m", __name__]
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=os.environ | places, start_new_session=True,
+                env=os.environ | surroundings, start_new_session=True,
             )  # fmt: skip
         except OSError:
             return
