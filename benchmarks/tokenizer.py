@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
+from regard.text.cutters import cut_in_order, free_cores
+from regard.text.dropout import MergeDropout, encode_each
 from regard.text.learning import MERGING, Kind
 from regard.text.ragged import Ragged
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
@@ -25,6 +27,7 @@ from regard.text.tokenizer import Tokenizer, TokenizerSettings
 KINDS: tuple[Kind, ...] = ("bpe", "bpe-end", "bytes", "words", "characters")
 VOCABULARY = 8_000
 LINES = 6_000  # lines that are encoded
+CUTS, CHUNKS = 4, 40  # of BPE-dropout: cuts of each line, and how often all lines are cut by processes
 
 
 class Lines:
@@ -58,9 +61,17 @@ def measure(kind: Kind, file: Path | None) -> None:
     encode("by words, none of them met before", tokenizer.encode_flat, texts)
     encode("by words, all of them met before", tokenizer.encode_flat, texts)
     if kind in MERGING:
-        dropout = tokenizer.with_dropout(0.1, seed=1)
-        dropout.encode_flat(texts)
-        encode("with dropout, all words met before", dropout.encode_flat, texts)
+        cuts = tokenizer.training_cuts(TokenizerSettings(kind, dropout=0.1, dropout_cuts=CUTS), seed=1)
+        dropouts = [cut for cut in cuts if isinstance(cut, MergeDropout)]
+        merges, draws = dropouts[0].merges, [cut.draws for cut in dropouts]
+        dropouts[0].encode_flat(texts)
+        encode(
+            f"with dropout, {CUTS} cuts, all words met before",
+            lambda texts: Ragged.joined(encode_each(merges, draws, texts)),
+            texts,
+        )
+        for processes in sorted({1, 2, free_cores()}):
+            cut(texts, dropouts, processes)
 
 
 def encode(name: str, function: Callable[[list[str]], Ragged], texts: list[str]) -> None:
@@ -68,6 +79,15 @@ def encode(name: str, function: Callable[[list[str]], Ragged], texts: list[str])
     tokens = len(function(texts).ids)
     seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
     print(f"    {name}: {tokens / cpu / 1e6:.2f} million tokens a CPU second, {tokens / seconds / 1e6:.2f} a second")
+
+
+def cut(texts: list[str], cuts: list[MergeDropout], processes: int) -> None:
+    """Lines a second, each counted once for each of its cuts; with what it takes to start the processes."""
+    clock = time.perf_counter()
+    for _ in cut_in_order([[texts]] * CHUNKS, cuts, processes):
+        pass
+    lines, seconds = len(texts) * CHUNKS * len(cuts), time.perf_counter() - clock
+    print(f"    cut by {processes} process(es): {lines / seconds:,.0f} lines a second", flush=True)
 
 
 def main() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from regard import status
 from regard.batch import IGNORED
 from regard.data import dataset
 from regard.data.batching import Batches, BatchSettings
-from regard.data.corpus import CorpusSettings, Files, LanguagePair, Mixture, Text
+from regard.data.corpus import CorpusSettings, Files, LanguagePair, Mixture, Text, open_corpus
 from regard.data.dataset import Dataset, read_dataset
 from regard.data.generated import Generated
 from regard.data.store import TokenStore
@@ -77,6 +78,29 @@ def test_tokens_from_files_are_those_from_memory(
     assert len(memory.train) == (120 - len(memory.valid)) * (text.dropout_cuts if text.dropout else 1)
     assert same(memory.valid, filed.valid)
     assert memory.valid.target[0] == memory.tokenizer.encode(memory.valid_pairs[0].target)
+
+
+def test_what_is_cut_several_times_is_kept_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To cut it again takes a run that goes on as long as it took the first time."""
+    settings = files(tmp_path, "a", "de")
+    size = sum(file.stat().st_size for file in open_corpus(settings).origin().files)
+    monkeypatch.setattr(dataset, "FILED", 3 * size)
+    for cuts, kept in ((None, False), (2, False), (3, True)):
+        text = SMALL if cuts is None else TokenizerSettings(vocabulary=60, dropout=0.2, dropout_cuts=cuts)
+        read(tmp_path, settings, text)
+        assert (tmp_path / "cache").exists() == kept
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_each_stage_tells_how_far_it_is(shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "PAUSE_ELSEWHERE", 0.0)
+    stream, text = io.StringIO(), TokenizerSettings(vocabulary=60, shared=shared, dropout=0.2, dropout_cuts=2)
+    found = read_dataset(files(tmp_path, "a", "de"), text, 1, cache=tmp_path, status=StatusLine(stream))
+    examples, told = len(found.train), stream.getvalue()
+    lines = examples // 2 * (2 if shared else 1)
+    for message in (f"read {examples // 2} examples", f"counted the words of {lines} lines", "cut 0 of ",
+                    "of 60 tokens", f"encoded {examples} examples, {found.train.tokens:,} tokens"):  # fmt: skip
+        assert message in told
 
 
 @pytest.mark.parametrize("given", [True, False])

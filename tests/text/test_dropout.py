@@ -6,14 +6,17 @@ import itertools
 import json
 import random
 from collections import Counter
+from hashlib import blake2b
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.generated import Pair
+from regard.data.prepare import encode_in_memory
 from regard.errors import DataError
-from regard.text.dropout import MergeDropout
+from regard.text import dropout
+from regard.text.dropout import MergeDropout, Merges, encode_each
 from regard.text.learning import MERGING, Kind
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 
@@ -56,6 +59,59 @@ def test_the_subwords_never_change_from_version_to_version() -> None:
     found = tokenizer.with_dropout(0.3, seed=1).encode_all(["low lower", "lowest"])
     assert tokenizer.labels(found[0]) == ("▁low", "▁", "l", "o", "w", "e", "r")
     assert tokenizer.labels(found[1]) == ("▁lo", "w", "e", "st")
+
+
+def test_many_words_and_cuts_at_once_are_cut_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short words, those too long for a table of their own length, and tables with room for a few words only."""
+    texts = [*LINES[:40], "", "abc" * 20, f"{'edcba' * 5} {'ab' * 11} a", " ".join(["abcde" * 4, "é日"] * 3)]
+    cuts = [PLAIN["bpe"].with_dropout(0.3, 7, number) for number in range(3)]
+    alone = [[_by_hand(PLAIN["bpe"], text, 0.3, (7, number)) for text in texts] for number in range(3)]
+    assert [cut.encode_all(texts) for cut in cuts] == alone
+    for size in (1, 64):
+        monkeypatch.setattr(dropout, "TABLE", size)
+        rows = encode_each(cuts[0].merges, [cut.draws for cut in cuts], texts)
+        assert [row.lists() for row in rows] == alone
+
+
+def test_words_are_looked_up_once_for_all_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts, seen, atoms = [PLAIN["bpe"].with_dropout(0.3, 7, number) for number in range(3)], [], Merges.atoms
+    monkeypatch.setattr(Merges, "atoms", lambda merges, texts: seen.append(len(texts)) or atoms(merges, texts))
+    encode_in_memory([(line,) for line in LINES], *cuts)
+    assert seen == [len(LINES)]
+
+
+def _by_hand(tokenizer: Tokenizer, text: str, rate: float, seed: tuple[int, int]) -> list[int]:
+    """One text, one word, one merge after another: what the draws are said to follow from."""
+    model = json.loads(tokenizer.to_json())["model"]
+    ranks = {tuple(merge): rank for rank, merge in enumerate(model["merges"])}
+    key = b"".join(number.to_bytes(8, "little") for number in seed)
+    start = int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "little")
+    found: list[str] = []
+    for number, word in enumerate(text.split()):
+        first = _mixed(start + number)
+        parts = [(char if char in model["vocab"] else "<unk>", first + place) for place, char in enumerate(f"▁{word}")]
+        while True:
+            parts = [(part, _mixed(draw)) for part, draw in parts]
+            kept = [
+                (ranks[one, two], place)
+                for place, ((one, draw), (two, _)) in enumerate(itertools.pairwise(parts))
+                if (one, two) in ranks and draw >= int(rate * 2.0**64)
+            ]
+            if not kept:
+                break
+            place = min(kept)[1]
+            (one, draw), (two, _) = parts[place : place + 2]
+            parts[place : place + 2] = [(one + two, draw)]
+        found += [part for part, _ in parts]
+    return [model["vocab"][part] for part in found]
+
+
+def _mixed(number: int) -> int:
+    """SplitMix64 (Steele et al. 2014), of which Python's numbers have too many bits."""
+    number = (number + 0x9E3779B97F4A7C15) % 2**64
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) % 2**64
+    return number ^ (number >> 31)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])

@@ -25,7 +25,7 @@ from regard.status import StatusLine
 from regard.text.tokenizer import Tokenizer, TokenizerSettings, VocabularySettings
 
 FILED = 2**26
-"""The size of a corpus' files from which on its tokens are kept in files, too."""
+"""The size of a corpus' files, for each cut by BPE-dropout, from which on its tokens are kept in files, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def read_dataset(
     how far it is.
     """
     corpus, cache = open_corpus(settings), cache or cache_folder()
-    large = _is_large(corpus)
+    large = _is_large(corpus, text)
     fingerprint = Fingerprint.of(corpus, cache if large else None)
     _check(fingerprint, before)
     place = known.place_of(cache, corpus, fingerprint, text) if large else None
@@ -79,14 +79,14 @@ def read_dataset(
     with TrainingPairs(corpus, cache, status) as pairs:
         if tokenizer is not None and corpus.answers is not None and tokenizer.source is tokenizer:
             tokenizer = add_labels(tokenizer, pairs, corpus)  # it is that of a model which knew no labels
-        used = tokenizer or (learn_tokenizer(pairs, text) if found is None else found.tokenizer)
+        used = tokenizer or (learn_tokenizer(pairs, text, status) if found is None else found.tokenizer)
         cuts = used.training_cuts(text, seed)
         if corpus.answers is not None:
             train = encode_labelled(pairs, used, corpus.answers)
         elif large:
             train = prepare(cache, corpus.origin(), corpus.texts(pairs), *cuts, status=status)
         else:
-            train = encode_in_memory(corpus.texts(pairs), *cuts)
+            train = encode_in_memory(corpus.texts(pairs), *cuts, status=status)
     counted = fingerprint.counted(len(train), train.tokens)
     _check(counted, before)
     valid = corpus.valid() if found is None else found.valid
@@ -105,14 +105,15 @@ def read_dataset(
     return Dataset(used, train, encode_pairs(corpus, valid, used), valid, valid_bytes, report, counted, corpus)
 
 
-def _is_large(corpus: Corpus) -> bool:
+def _is_large(corpus: Corpus, text: VocabularySettings) -> bool:
     """Whether its tokens are kept in files; not what comes from a pipe, and cannot be known again."""
     files = corpus.origin().files
+    cuts = text.dropout_cuts if isinstance(text, TokenizerSettings) and text.dropout else 1
     # Of labels each text has few: what is learned from fits into memory.
     return (
         corpus.answers is None
         and all(file.is_file() for file in files)
-        and sum(file.stat().st_size for file in files) >= FILED
+        and cuts * sum(file.stat().st_size for file in files) >= FILED
     )
 
 
@@ -121,13 +122,13 @@ def _check(fingerprint: Fingerprint, before: Mapping[str, Any] | None) -> None:
         fingerprint.check_continues(before)
 
 
-def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings) -> Tokenizer:
+def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings, status: StatusLine | None = None) -> Tokenizer:
     """A vocabulary for what a corpus has: both sides, with a token for each language to ask for, or plain text."""
     if pairs.corpus.answers is not None:
         return learn_with_labels(pairs, pairs.corpus, settings)
     if pairs.corpus.one_sided:
-        return Tokenizer.learn(_Targets(pairs), settings)
-    return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages)
+        return Tokenizer.learn(_Targets(pairs), settings, status=status)
+    return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages, status)
 
 
 def encode_pairs(corpus: Corpus, pairs: Iterable[Pair], tokenizer: Tokenizer) -> TokenStore:

@@ -18,8 +18,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +35,8 @@ from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_desc
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import check_folder, write_file, write_folder
 from regard.status import StatusLine
+from regard.text.cutters import Columns, Rows, cut_in_order
+from regard.text.dropout import MergeDropout
 from regard.text.ragged import Ragged
 
 CHUNK_EXAMPLES = 4_096
@@ -113,9 +116,20 @@ def prepare(
     return TokenStore.open(folder)
 
 
-def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder) -> TokenStore:
+def encode_in_memory(examples: Iterable[Texts], *tokenizers: Encoder, status: StatusLine | None = None) -> TokenStore:
     """The same, without a folder."""
-    return TokenStore.of_chunks(_with_first(encoded(examples, tokenizers)), tokenizers[0].specials.end)
+    chunks = _with_first(encoded(examples, tokenizers))
+    return TokenStore.of_chunks(chunks if status is None else _shown(chunks, status), tokenizers[0].specials.end)
+
+
+def _shown(chunks: Iterable[Mapping[str, Ragged]], status: StatusLine) -> Iterator[Mapping[str, Ragged]]:
+    """The chunks, while `status` shows how many there were."""
+    started, examples, tokens = time.monotonic(), 0, 0
+    for chunk in chunks:
+        examples += len(chunk["target"].lengths)
+        tokens += sum(len(side.ids) + len(side.lengths) for side in chunk.values())
+        status.show(partial(_progress, examples, tokens, time.monotonic() - started))
+        yield chunk
 
 
 def _found(folder: Path, about: dict[str, object], status: StatusLine) -> TokenStore | None:
@@ -143,6 +157,10 @@ def _encode(
     status: StatusLine,
 ) -> None:
     started = time.monotonic()
+
+    def so_far() -> str:
+        return _progress(writer.examples, sum(writer.tokens.values()), time.monotonic() - started)
+
     # Three threads: while one reads and one encodes, which is partly done outside Python, this one writes.
     with Ahead(encoded(examples, tokenizers), 2) as ahead:
         chunks = _with_first(ahead)
@@ -152,9 +170,9 @@ def _encode(
             writer.append(first)
             for chunk in chunks:
                 writer.append(chunk)
-                status.show(lambda: _progress(writer, time.monotonic() - started))
+                status.show(so_far)
             writer.finish(about)
-    status.show(lambda: _progress(writer, time.monotonic() - started), now=True)
+    status.show(so_far, now=True)
     status.close()
 
 
@@ -167,25 +185,32 @@ def _with_first(chunks: Iterator[Mapping[str, Ragged]]) -> Iterator[Mapping[str,
     yield from chunks
 
 
-def _progress(writer: StoreWriter, seconds: float) -> str:
-    tokens = sum(writer.tokens.values())
-    done = f"{so_many(writer.examples, 'example')}, {so_many(tokens, 'token')}"
+def _progress(examples: int, tokens: int, seconds: float) -> str:
+    done = f"{so_many(examples, 'example')}, {so_many(tokens, 'token')}"
     return f"encoded {done}; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
 
 
 def encoded(examples: Iterable[Texts], tokenizers: Sequence[Encoder]) -> Iterator[dict[str, Ragged]]:
     """For each chunk, with each tokenizer, the tokens of each side."""
+    cuts = [one for one in tokenizers if isinstance(one, MergeDropout)]
     with Ahead(_chunks(examples), 2) as chunks:
-        for chunk in chunks:
-            texts = list(zip(*chunk, strict=True))
-            for tokenizer in tokenizers:
-                if len(texts) == 1:
-                    yield {"target": tokenizer.encode_flat(texts[0])}
-                    continue
-                sources = tokenizer.source.encode_flat(texts[0])
-                if len(texts) == 3:
-                    sources = sources.starting_with(_tags(texts[2], tokenizer.source.languages))
-                yield {"source": sources, "target": tokenizer.encode_flat(texts[1])}
+        columns = (list(zip(*chunk, strict=True)) for chunk in chunks)
+        with closing(cut_in_order(columns, cuts) if cuts else _plainly(columns, tokenizers)) as found:
+            for texts, rows in found:
+                for tokenizer, sides in zip(tokenizers, rows, strict=True):
+                    if len(texts) == 3:
+                        sides[0] = sides[0].starting_with(_tags(texts[2], tokenizer.source.languages))
+                    yield dict(zip(("source", "target")[-len(sides) :], sides, strict=True))
+
+
+def _plainly(chunks: Iterable[Columns], tokenizers: Sequence[Encoder]) -> Generator[tuple[Columns, Rows], None, None]:
+    """Each chunk and its tokens: for each tokenizer those of each side."""
+    for texts in chunks:
+        rows = []
+        for one in tokenizers:
+            sides = [one] if len(texts) == 1 else [one.source, one]
+            rows.append([side.encode_flat(column) for side, column in zip(sides, texts, strict=False)])
+        yield texts, rows
 
 
 def _tags(languages: Sequence[str], known: Mapping[str, int]) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from regard.errors import UsageError
+from regard.status import StatusLine
 from regard.text.counting import count_pieces
 from regard.text.merging import learn_merges
 from regard.text.survey import Survey, survey
@@ -94,10 +95,15 @@ class TokenizerSettings:
         return self.kind == "words" if self.split_punctuation is None else self.split_punctuation
 
 
-def learn(lines: Iterable[str], settings: TokenizerSettings, languages: Sequence[str] = ()) -> tokenizers.Tokenizer:
+def learn(
+    lines: Iterable[str],
+    settings: TokenizerSettings,
+    languages: Sequence[str] = (),
+    status: StatusLine | None = None,
+) -> tokenizers.Tokenizer:
     """A tokenizer whose vocabulary is learned from `lines`, which are read twice.
 
-    Each of the target `languages` gets a special token that asks for it.
+    Each of the target `languages` gets a special token that asks for it. `status` shows how far it is.
     """
     check_can_be_read_twice(lines)
     specials = [*SPECIALS, *map(target_tag, languages)]
@@ -117,12 +123,12 @@ def learn(lines: Iterable[str], settings: TokenizerSettings, languages: Sequence
     else:
         inner.pre_tokenizer = pre_tokenizers.Sequence(_cuts(settings))
         inner.decoder = _decoder(settings)
-        pieces = count_pieces(_fed(lines, found), inner)
+        pieces = count_pieces(_fed(lines, found), inner, status)
         if settings.kind == "words":
             inner.model = _words(pieces, specials, settings)
         else:
             tokens = [*specials, *_alphabet(found, len(specials), settings)]
-            learned = learn_merges(pieces, tokens, settings.vocabulary, settings.min_frequency)
+            learned = learn_merges(pieces, tokens, settings.vocabulary, settings.min_frequency, status)
             inner.model = _subwords(*learned, settings)
     inner.add_special_tokens(specials)
     return inner

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.status import StatusLine
 from regard.text.ragged import ranges
 
 CODE_POINTS = 0x110000
@@ -32,7 +34,13 @@ class Learned(NamedTuple):
     merges: list[tuple[str, str]]
 
 
-def learn_merges(pieces: Mapping[str, int], tokens: Sequence[str], size: int, min_frequency: int) -> Learned:
+def learn_merges(
+    pieces: Mapping[str, int],
+    tokens: Sequence[str],
+    size: int,
+    min_frequency: int,
+    status: StatusLine | None = None,
+) -> Learned:
     """Extend `tokens` by merges until there are `size` of them, or no pair is frequent enough.
 
     `pieces` says how often each piece of text occurs. Single characters are merged if they are among `tokens`; others
@@ -52,6 +60,8 @@ def learn_merges(pieces: Mapping[str, int], tokens: Sequence[str], size: int, mi
             continue
         if now < max(min_frequency, 1):
             break
+        if status is not None:
+            status.show(partial("learned {:,} of {:,} tokens".format, len(grown), size))
         left, right = divmod(pair, size)
         token = grown[left] + grown[right]
         if token not in numbers:

@@ -19,8 +19,9 @@ from tokenizers import decoders, models
 
 from regard.batch import Specials
 from regard.errors import DataError, MissingError, UsageError
+from regard.status import StatusLine
 from regard.text import gpt2, learning
-from regard.text.dropout import MergeDropout, Merges
+from regard.text.dropout import Draws, MergeDropout, Merges
 from regard.text.events import MusicEvents, events
 from regard.text.gpt2 import END_OF_TEXT, GPT2Files
 from regard.text.imported import HIDDEN, Imported, parts_of
@@ -82,10 +83,17 @@ class Tokenizer:
             )
 
     @classmethod
-    def learn(cls, lines: Iterable[str], settings: VocabularySettings, languages: Sequence[str] = ()) -> Tokenizer:
+    def learn(
+        cls,
+        lines: Iterable[str],
+        settings: VocabularySettings,
+        languages: Sequence[str] = (),
+        status: StatusLine | None = None,
+    ) -> Tokenizer:
         """Learn a vocabulary from `lines`, which are read twice; a published one needs none.
 
-        Each of `languages` gets a special token by which a source asks for it as the target language.
+        Each of `languages` gets a special token by which a source asks for it as the target language. `status` shows
+        how far it is.
         """
         if isinstance(settings, Imported):
             raise UsageError(
@@ -97,7 +105,7 @@ class Tokenizer:
             inner = gpt2.read(Path(settings.encoder), Path(settings.merges))
             inner.add_special_tokens([learning.target_tag(language) for language in languages])
             return cls(inner)
-        return cls(learning.learn(lines, settings, languages))
+        return cls(learning.learn(lines, settings, languages, status))
 
     @classmethod
     def learn_pair(
@@ -105,6 +113,7 @@ class Tokenizer:
         pairs: Iterable[TextPair],
         settings: VocabularySettings,
         languages: Sequence[str] = (),
+        status: StatusLine | None = None,
     ) -> Tokenizer:
         """Learn from two languages: one vocabulary for both, or one for each if `settings.shared` is false.
 
@@ -112,9 +121,9 @@ class Tokenizer:
         """
         learning.check_can_be_read_twice(pairs)
         if isinstance(settings, GPT2Files | Imported | MusicEvents) or settings.shared:
-            return cls.learn(_Texts(pairs, ("source", "target")), settings, languages)
-        target = learning.learn(_Texts(pairs, ("target",)), settings)
-        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings, languages))
+            return cls.learn(_Texts(pairs, ("source", "target")), settings, languages, status)
+        target = learning.learn(_Texts(pairs, ("target",)), settings, status=status)
+        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings, languages, status))
 
     @classmethod
     def from_gpt2(cls, encoder: Path, merges: Path) -> Tokenizer:
@@ -258,7 +267,7 @@ class Tokenizer:
     def with_dropout(self, rate: float, seed: int, number: int = 0) -> MergeDropout:
         """The same vocabulary, but merges are left out with this chance: for training, never for use."""
         source = None if self.source is self else self.source.with_dropout(rate, seed, number)
-        return MergeDropout(self._merges, self.size, self.specials, rate, (seed, number), self.languages, source)
+        return MergeDropout(self._merges, self.size, self.specials, Draws(rate, (seed, number)), self.languages, source)
 
     @cached_property
     def _merges(self) -> Merges:
