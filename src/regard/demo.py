@@ -41,7 +41,7 @@ WRITTEN = {
 EVERYDAY = (
     "Good morning.",
     "Where is the train station?",
-    "I would like a cup of coffee, please.",
+    "I left my umbrella on the bus yesterday.",
     "She has been living in Berlin for three years.",
     "If it rains tomorrow, we will stay at home.",
 )
