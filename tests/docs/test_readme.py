@@ -88,6 +88,20 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / link.partition("#")[0]).exists(), f"{page.name}: {link}"
 
 
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_the_recipes_with_a_usual_course_are_counted(page: Path) -> None:
+    bands = sorted((SOURCE / "recipes/bands").glob("*.toml"))
+    single = [band for band in bands if len(tomllib.loads(band.read_text(encoding="utf-8"))["seeds"]) == 1]
+    counts = {"recipes": len(list((SOURCE / "recipes").glob("*.toml"))), "bands": len(bands), "single": len(single)}
+    said = {
+        ENGLISH: "{bands} of the {recipes} recipes have a [usual course](docs/training.md#the-usual-course) to be held "
+        "against, {single} of these from one run.",
+        CHINESE: "{recipes} 个配方中有 {bands} 个带有可供对照的[通常进程](docs/training.md#the-usual-course)（英文），"
+        "其中 {single} 个只来自一次训练。",
+    }
+    assert said[page].format(**counts) in " ".join(page.read_text(encoding="utf-8").split())
+
+
 def test_the_changelog_names_every_command() -> None:
     (line,) = re.findall(r"^- The commands ((?:.|\n  )+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", line)) == set(get_command(app).commands)  # type: ignore[attr-defined]

@@ -213,6 +213,16 @@ def test_the_long_run_stands_beside_the_short_one() -> None:
     assert f"at {written(flops, 1)} FLOPs" in " ".join(section(LONGER).split())
 
 
+def test_the_curves_of_a_shipped_model_are_those_beside_it() -> None:
+    drawn = (DOCS / "pictures/everyday-en-de.svg").read_bytes()
+    assert drawn == (shipped.path("everyday-en-de") / "curves.svg").read_bytes()
+
+
+def test_every_file_has_its_checksum() -> None:
+    rows = {row[0].strip("`"): row[1].strip("`") for row in table_rows(section("The files")) if len(row) == 2}
+    assert {file: found for file, found in rows.items() if file != "file"} == dict(published().files)
+
+
 @pytest.mark.parametrize("name", shipped.ORDER)
 def test_the_cost_of_shipped_models_is_what_a_card_would_say(name: str) -> None:
     """They were trained before cards told the cost; it is counted as a card counts it, from what is in the folder."""
