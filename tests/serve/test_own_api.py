@@ -189,6 +189,8 @@ def test_positions_neighbours_and_inside(client: httpx.Client) -> None:
     found = ask(client, "positions", answers.PositionsAnswer, model="words", length=9, dimensions=5)
     assert np.shape(found["values"]) == (9, 5)
     assert np.shape(found["similarity"]) == (9, 9)
+    assert found["sentence"].startswith("These vectors are added")
+    assert "addiert" in ask(client, "positions", model="words", tongue="de")["sentence"]
     near = ask(client, "neighbours", answers.NeighboursAnswer, model="words", text="two", count=3)
     assert len(near["tokens"]) == 3
     about = client.get("/api/models/words/inside").json()
