@@ -39,6 +39,13 @@ def test_wrapped_lines_are_one_passage_and_others_are_not() -> None:
     assert len(read("a.txt", b"roses are red\nviolets are blue\n").texts) == 2
 
 
+def test_lines_stay_lines_even_if_they_look_wrapped() -> None:
+    document = read("q", WRAPPED.encode(), "lines")
+    assert document.texts == WRAPPED.splitlines()
+    assert document.write(["x" * 60, "y", "z"]).decode() == "x" * 60 + "\ny\nz\n"
+    assert read("a.lines", b" - One. Two.\r\n\n3", "lines").write(["a", "b"]) == b" - a b\r\n\n3"
+
+
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
 def test_the_encoding_stays(mark: bytes) -> None:
     encoding = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(mark, "utf-8")

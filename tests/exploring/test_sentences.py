@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.exploring import tellings
-from regard.exploring.sentences import SENTENCES, TITLES, Said, Tongue, wired
+from regard.exploring.sentences import POSITIONS, SENTENCES, TITLES, Said, Tongue, told, wired
 from regard.models.build import build_any
 from regard.models.labelling import LabelModel
 from regard.recipe import build_recipe, load_recipe, presets
@@ -21,12 +21,19 @@ PLACE = re.compile(r"\{\w+\}")
 
 @pytest.mark.parametrize("tongue", ["de", "zh"])
 def test_every_title_and_sentence_is_there_with_the_same_values(tongue: str) -> None:
-    for english, others in ((TITLES, tellings.TITLES), (SENTENCES, tellings.SENTENCES)):
+    all_of_them = ((TITLES, tellings.TITLES), (SENTENCES, tellings.SENTENCES), (POSITIONS, tellings.POSITIONS))
+    for english, others in all_of_them:
         assert others[tongue].keys() == english.keys()
         for name, text in others[tongue].items():
             assert set(PLACE.findall(text)) == set(PLACE.findall(english[name])), name
             assert text != english[name] or name in ("feedforward", "position", "softmax")
     assert {"en", *tellings.TITLES} == {"en", *tellings.SENTENCES} == set(get_args(Tongue))
+
+
+def test_only_what_is_added_is_said_to_be_added() -> None:
+    added = {"en": "vectors are added", "de": "Vektoren werden zu denen der Tokens addiert", "zh": "向量加到"}
+    for tongue in get_args(Tongue):
+        assert [kind for kind in POSITIONS if added[tongue] in told(kind, tongue)] == ["sinusoidal", "learned"]
 
 
 def test_values_are_written_as_the_language_does() -> None:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from regard import folder
+from regard import folder, shipped
 from regard.api import load
 from regard.errors import DataError
 from regard.files import FORMAT_VERSION, INT8_VERSION, MANIFEST, check_folder, seal
@@ -46,6 +46,16 @@ def test_half_the_bytes_and_nothing_that_only_training_needs(words_model: Path, 
     model = load(out)
     assert next(model.network.parameters()).dtype == torch.float32
     assert model.translate(["seven"]) == ["sieben"]
+
+
+def test_a_licence_goes_with_its_model(words_model: Path, tmp_path: Path) -> None:
+    ran = regard("export", "everyday-en-de", tmp_path / "copy", "--to", "regard", "--count", 1)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "copy" / "LICENSE").read_bytes() == (shipped.path("everyday-en-de") / "LICENSE").read_bytes()
+    check_folder(tmp_path / "copy")
+    (tmp_path / "none").mkdir()
+    compact.write(words_model, tmp_path / "none")
+    assert not (tmp_path / "none" / "LICENSE").exists()
 
 
 def test_all_bits_are_kept_where_nothing_else_is_asked(words_model: Path, tmp_path: Path) -> None:

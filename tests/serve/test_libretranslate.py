@@ -63,6 +63,9 @@ def test_json_and_forms_say_the_same(http: httpx.Client) -> None:
 def test_several_texts_lines_and_alternatives(http: httpx.Client) -> None:
     found = http.post("/translate", json={"q": ["two", "one\n\nthree"], "source": "en", "target": "de"}).json()
     assert found == {"translatedText": ["zwei", "eins\n\ndrei"]}
+    lines = ["two three four five six seven eight nine", "seven"]  # as long as if they had been wrapped
+    found = http.post("/translate", json={"q": [*lines, "\n".join(lines)], "source": "en", "target": "de"}).json()
+    assert found["translatedText"][2].split("\n") == found["translatedText"][:2]
     found = http.post("/translate", json={"q": "two", "source": "en-GB", "target": "de", "alternatives": 2}).json()
     assert found["translatedText"] == "zwei"
     assert 1 <= len(found["alternatives"]) <= 2

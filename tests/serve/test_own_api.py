@@ -101,6 +101,14 @@ def test_a_text_of_several_sentences_is_translated_whole(client: httpx.Client, w
     assert [link[:2] for link in found["alignment"]] == expected
 
 
+def test_each_line_is_translated_by_itself_even_if_lines_look_wrapped(client: httpx.Client) -> None:
+    lines = ["two. three. " * 4 + "two.", "four five six seven."]
+    found = ask(client, "translate", text="\n".join(lines))
+    alone = [ask(client, "translate", text=line) for line in lines]
+    assert found["translations"][0]["text"].split("\n") == [each["translations"][0]["text"] for each in alone]
+    assert [each["source"] for each in found["segments"]] == ["two.", "three."] * 4 + ["two.", lines[1]]
+
+
 def test_a_single_sentence_is_translated_as_it_stands(client: httpx.Client, words: Model) -> None:
     for text in ("two", " two  three ", "42", "a\0b\nc"):
         found = ask(client, "translate", answers.TranslateAnswer, text=text)
@@ -181,6 +189,8 @@ def test_positions_neighbours_and_inside(client: httpx.Client) -> None:
     found = ask(client, "positions", answers.PositionsAnswer, model="words", length=9, dimensions=5)
     assert np.shape(found["values"]) == (9, 5)
     assert np.shape(found["similarity"]) == (9, 9)
+    assert found["sentence"].startswith("These vectors are added")
+    assert "addiert" in ask(client, "positions", model="words", tongue="de")["sentence"]
     near = ask(client, "neighbours", answers.NeighboursAnswer, model="words", text="two", count=3)
     assert len(near["tokens"]) == 3
     about = client.get("/api/models/words/inside").json()

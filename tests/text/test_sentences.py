@@ -39,6 +39,30 @@ def test_sentences_end_where_a_reader_would_say(text: str, expected: list[str]) 
     assert sentences(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("it is late. i am tired. good night.", ["it is late. ", "i am tired. ", "good night."]),
+        ("es ist spät! bist du müde? gute nacht.", ["es ist spät! ", "bist du müde? ", "gute nacht."]),
+        ("see e.g. this. approx. two, mr. brown.", ["see e.g. this. ", "approx. two, mr. brown."]),
+        ("z. b. heute, am 3. mai, zzgl. steuer. ja.", ["z. b. heute, am 3. mai, zzgl. steuer. ", "ja."]),
+        ("см. ниже. это всё.", ["см. ниже. ", "это всё."]),
+        ("so gehört, sog. čvrt. größen. é là. bon.", ["so gehört, sog. čvrt. größen. ", "é là. ", "bon."]),
+        ("try it. it costs 3.14 at example.org now. bye.", ["try it. ", "it costs 3.14 at example.org now. ", "bye."]),
+        ("no, i can't. not 'mr. x'. good night.", ["no, i can't. ", "not 'mr. x'. ", "good night."]),
+        ("გამარჯობა. როგორ ხარ?", ["გამარჯობა. ", "როგორ ხარ?"]),  # which is written without capitals
+        ("wait... what? no.", ["wait... what? ", "no."]),
+        ('"stop!" he said. then "go."', ['"stop!" he said. ', 'then "go."']),
+        ('he said: "no." (it was late.) bye', ['he said: "no." (it was late.) bye']),
+        # One capital, and small letters say that a sentence goes on.
+        ("It is late. i am tired. good night.", ["It is late. i am tired. good night."]),
+        ("it is late. I am tired. good night.", ["it is late. ", "I am tired. good night."]),
+    ],
+)  # fmt: skip
+def test_where_there_are_no_capitals_small_letters_begin_sentences(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
 @given(TEXTS, st.integers(1, 30))
 def test_pieces_fit_and_nothing_is_lost(text: str, longest: int) -> None:
     found = pieces(text, characters, longest)

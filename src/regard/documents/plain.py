@@ -1,14 +1,14 @@
-"""Plain text: paragraphs with blank lines between them.
+"""Plain text: paragraphs with blank lines between them, or lines that stay lines.
 
-Lines that were wrapped, each holding as many words as fit, are one passage, and are wrapped anew at the width of the
-longest. Other lines are passages of their own: a list, a poem, a file with a paragraph a line. Indentation, bullets,
-blank lines and line ends stay.
+In a file, lines that were wrapped, each holding as many words as fit, are one passage, and are wrapped anew at the
+width of the longest. Other lines are passages of their own: a list, a poem, a file with a paragraph a line; and so are
+all lines of what somebody has typed. Indentation, bullets, blank lines and line ends stay.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -32,6 +32,15 @@ class Stretch:
 
 def read_plain(name: str, data: bytes) -> Document:
     """The paragraphs of a text file."""
+    return _read(name, data, _width)
+
+
+def read_lines(name: str, data: bytes) -> Document:
+    """The lines of a text: a line of the translation is that of the same line of the text."""
+    return _read(name, data, lambda lines: 0)
+
+
+def _read(name: str, data: bytes, width_of: Callable[[Sequence[str]], int]) -> Document:
     decoded = decode(name, data)
     stretches: list[Stretch] = []
     passages: list[Passage] = []
@@ -43,7 +52,7 @@ def read_plain(name: str, data: bytes) -> Document:
             stretches.append(Stretch("".join(some)))
             passages.append(Passage(""))
             continue
-        width = _width(some)
+        width = width_of(some)
         for raw in ["".join(some)] if width else some:
             writer = PassageWriter()
             writer.write(raw[_beginning(raw) :])

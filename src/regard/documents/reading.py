@@ -8,7 +8,7 @@ from regard.documents.document import Document
 from regard.documents.encoding import LARGEST
 from regard.documents.markup import read_markup
 from regard.documents.memory import read_memory
-from regard.documents.plain import read_plain
+from regard.documents.plain import read_lines, read_plain
 from regard.documents.subtitles import read_subtitles
 from regard.documents.word import read_word
 from regard.errors import DataError, MissingError, UsageError
@@ -27,13 +27,16 @@ def form_of(name: str) -> str | None:
 def read(name: str, data: bytes, form: str | None = None, target: str | None = None) -> Document:
     """A document, ready to be translated.
 
-    Its form follows from its name, unless `form` says it. `target` is the language to translate into, which a
-    translation memory (.tmx) writes down; other forms do not need it. Raises DataError for content that is not what the
-    name says, or that is a trap, and UsageError for a form that nobody knows.
+    Its form follows from its name, unless `form` says it: `lines` is plain text whose lines stay lines. `target` is the
+    language to translate into, which a translation memory (.tmx) writes down; other forms do not need it. Raises
+    DataError for content that is not what the name says, or that is a trap, and UsageError for a form that nobody
+    knows.
     """
     form = form or form_of(name)
     if form == "tmx":
         return read_memory(name, data, target)
+    if form == "lines":
+        return read_lines(name, data)
     if form not in READERS:
         raise UsageError(
             f"{name}: a document must be one of: {', '.join(SUFFIXES)}; but its name ends in "

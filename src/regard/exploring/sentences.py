@@ -83,6 +83,20 @@ SENTENCES = {
     "{count}.",
 }
 
+POSITIONS = {
+    "sinusoidal": "These vectors are added to those of the tokens: waves of different lengths, sines in even, cosines "
+    "in odd columns.",
+    "learned": "These vectors are added to those of the tokens: a learned one for each position.",
+    "rotary": "Nothing is added to a token's vector: self-attention turns its query and key by angles whose "
+    "cosines and sines stand here.",
+    "relative": "Nothing is added to a token's vector: each distance, from far behind to far ahead, has a learned one, "
+    "whose product with the query is added to the score.",
+    "relative-waves": "Nothing is added to a token's vector: each distance, from far behind to far ahead, has a key "
+    "made of waves, whose product with the query is added to the score.",
+    "alibi": "Nothing is added to a token's vector: each head lowers a score by distance, as it is shown here.",
+}
+"""What is seen of the positions of a model of each kind."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -105,6 +119,11 @@ class Said:
 
     def _written(self, tongue: Tongue) -> dict[str, str]:
         return {name: _written(name, value, tongue) for name, value in self.values.items()}
+
+
+def told(kind: str, tongue: Tongue = "en") -> str:
+    """How positions of this kind are told apart, and what is seen of them."""
+    return (POSITIONS if tongue == "en" else tellings.POSITIONS[tongue])[kind]
 
 
 def wired(words: str, tongue: Tongue) -> str:

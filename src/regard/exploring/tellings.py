@@ -121,6 +121,32 @@ SENTENCES = {
     },
 }
 
+POSITIONS = {
+    "de": {
+        "sinusoidal": "Diese Vektoren werden zu denen der Tokens addiert: Wellen verschiedener Länge, Sinus in "
+        "geraden, Kosinus in ungeraden Spalten.",
+        "learned": "Diese Vektoren werden zu denen der Tokens addiert: ein gelernter für jede Position.",
+        "rotary": "Zum Vektor eines Tokens wird nichts addiert: Die Selbst-Attention dreht seine Anfrage und "
+        "seinen Schlüssel um Winkel, deren Kosinus und Sinus hier stehen.",
+        "relative": "Zum Vektor eines Tokens wird nichts addiert: Jeder Abstand, von weit zurück bis weit voraus, hat "
+        "einen gelernten, dessen Produkt mit der Anfrage zu den Punkten kommt.",
+        "relative-waves": "Zum Vektor eines Tokens wird nichts addiert: Jeder Abstand, von weit zurück bis weit "
+        "voraus, hat einen Schlüssel aus Wellen, dessen Produkt mit der Anfrage zu den Punkten kommt.",
+        "alibi": "Zum Vektor eines Tokens wird nichts addiert: Jeder Kopf senkt die Punkte je nach Abstand, "
+        "wie hier zu sehen ist.",
+    },
+    "zh": {
+        "sinusoidal": "这些向量加到词元的向量上：长短不一的波，偶数列为正弦，奇数列为余弦。",
+        "learned": "这些向量加到词元的向量上：每个位置各有一个学到的。",
+        "rotary": "词元的向量上不加任何东西：自注意力把它的查询和键转过一些角度，这里是这些角度的余弦和正弦。",
+        "relative": "词元的向量上不加任何东西：从很远的前文到很远的后文，"
+        "每个距离各有一个学到的向量，它与查询的乘积加到得分上。",
+        "relative-waves": "词元的向量上不加任何东西：从很远的前文到很远的后文，"
+        "每个距离各有一个由波组成的键，它与查询的乘积加到得分上。",
+        "alibi": "词元的向量上不加任何东西：每个头按距离降低得分，如这里所示。",
+    },
+}
+
 # A number is a #. Names of cells (LSTM, GRU) and of functions are the same everywhere.
 WIRING = {
     "de": {

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle, must_hold_words
+from regard.exploring.sentences import Tongue, told
 from regard.layers.positions import (
     LearnedPositions,
     LinearBias,
@@ -54,6 +55,8 @@ class Positions:
     similarity: tuple[tuple[float, ...], ...]
     first: int = 0
     """The position or the distance of the first row; those behind have a minus."""
+    sentence: str = ""
+    """What the model does with them."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -61,12 +64,12 @@ class Positions:
 
 
 @torch.inference_mode()
-def positions(bundle: Bundle, length: int = 64, dimensions: int = 64) -> Positions:
+def positions(bundle: Bundle, length: int = 64, dimensions: int = 64, tongue: Tongue = "en") -> Positions:
     """The first `length` positions in their first `dimensions`; raises UsageError for a model that has none.
 
     Rotary positions are shown as the cosines and sines of their angles; relative ones as the learned vector of each
     distance from far behind to far ahead, or the key that is made from its waves; ALiBi as what each head takes off a
-    score at each distance.
+    score at each distance. `tongue` is the language of the sentence.
     """
     for name, value in (("length", length), ("dimensions", dimensions)):
         if not 1 <= value <= LONGEST:
@@ -76,7 +79,8 @@ def positions(bundle: Bundle, length: int = 64, dimensions: int = 64) -> Positio
     unit_LD = values_LD / norms_L1
     # Of distances to both sides, the row in the middle is that of a token to itself.
     first = -(len(values_LD) // 2) if kind in BOTH_SIDES else 0
-    return Positions(kind, rows, columns, _rounded(values_LD[:, :dimensions]), _rounded(unit_LD @ unit_LD.T), first)
+    shown, alike = _rounded(values_LD[:, :dimensions]), _rounded(unit_LD @ unit_LD.T)
+    return Positions(kind, rows, columns, shown, alike, first, told(kind, tongue))
 
 
 def _positions(network: SequenceModel[Any], length: int, name: str) -> tuple[str, str, str, Tensor]:

@@ -21,12 +21,13 @@ NOTES = {
     "float16": "Stored in 16 bits (float16); Regard computes with them in 32.",
     "int8": "Stored in 8 bits (int8) with a scale for each row; Regard computes with them in 32.",
 }
+LICENCE = "LICENSE"  # may lie in a folder without being named by its manifest, as in the shipped ones
 LEVELS = 127
 SHORTEST = 16  # weights of a row: shorter ones are not worth the 4 bytes of a scale
 
 
 def write(place: Path, out: Path, numbers: Numbers = "float32") -> None:
-    """Copy what the manifest of the model folder `place` names into the empty folder `out`, and seal it.
+    """Copy what the manifest of the model folder `place` names, and its licence, into the empty folder `out`; seal it.
 
     With `float16` each weight is rounded to 11 significant bits, with `int8` each weight of a matrix to a multiple of
     the 127th part of the largest in its row. Loading turns both back into float32. A folder that has fewer bits a
@@ -35,6 +36,8 @@ def write(place: Path, out: Path, numbers: Numbers = "float32") -> None:
     copied = [name for name in read_manifest(place) if name != folder.WEIGHTS]
     for name in copied:
         shutil.copyfile(place / name, out / name)
+    if (place / LICENCE).is_file():
+        shutil.copyfile(place / LICENCE, out / LICENCE)
     weights = folder.read_weights(place)
     if numbers == "float16":
         weights = _in_16_bits(weights, place)

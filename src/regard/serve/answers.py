@@ -280,6 +280,7 @@ class PositionsAnswer(BaseModel):
     values: Matrix
     similarity: Matrix
     first: int = Field(description="the position or the distance of the first row")
+    sentence: str = Field(description="what the model does with them")
 
 
 class NeighbourItem(BaseModel):

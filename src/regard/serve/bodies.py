@@ -135,6 +135,7 @@ class PositionsBody(Body):
     text: Text = ""
     length: Annotated[int, Field(ge=1, le=512)] = 64
     dimensions: Annotated[int, Field(ge=1, le=512)] = 64
+    tongue: Annotated[Tongue, Field(description="The language of the sentence.")] = "en"
 
 
 class NeighboursBody(Body):

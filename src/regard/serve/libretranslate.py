@@ -196,7 +196,7 @@ async def _translated(
     desk: Desk, limits: Limits, tongues: Tongues, texts: Sequence[str], body: TranslateRequest
 ) -> list[_Answer]:
     """Texts as documents of their own: their sentences are translated, all of a model's together; their forms stay."""
-    form = "html" if body.format == "html" else "txt"
+    form = "html" if body.format == "html" else "lines"
     pairs = [_pair(tongues, body.source, body.target, text) for text in texts]
     documents = [await read_document(desk, limits, "q", _encoded(text), form) for text in texts]
     papers: dict[int, Paper] = {}

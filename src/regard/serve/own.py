@@ -196,7 +196,9 @@ def _add_showing(routes: APIRouter, desk: Desk, limits: Limits) -> None:
     @routes.post("/positions", summary="How positions are told apart", responses=_gives(answers.PositionsAnswer))
     async def positions(body: bodies.PositionsBody) -> Response:
         return await _asked(
-            desk, desk.find(body.model), lambda model: vectors.positions(model, body.length, body.dimensions)
+            desk,
+            desk.find(body.model),
+            lambda model: vectors.positions(model, body.length, body.dimensions, body.tongue),
         )
 
     @routes.post("/neighbours", summary="Words near a word", responses=_gives(answers.NeighboursAnswer))

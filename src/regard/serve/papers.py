@@ -111,7 +111,7 @@ class Told:
 
 
 async def translate_text(desk: Desk, served: Served, text: str, search: SearchSettings, options: Options) -> Told:
-    """A text as a plain document of its own: sentence by sentence, and its lines stay.
+    """A text as a document of its own: sentence by sentence, and its lines stay lines.
 
     Its second translation is made of the second of each sentence, and so on; scores are sums. A single sentence is
     translated as it stands, with whatever it holds.
@@ -137,7 +137,7 @@ def _cut(text: str) -> Document | None:
     """A text cut into its sentences; None if it is one."""
     if "\0" in text:
         return None  # no document holds it
-    document = read("text", text.encode(), "txt")
+    document = read("text", text.encode(), "lines")
     if document.texts:
         return None if document.texts == [" ".join(text.split())] else document
     # What has no letters is no sentence to a document. Whoever asks about nothing else wants it translated.

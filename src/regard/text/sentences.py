@@ -8,6 +8,7 @@ model is soon done with them. The pieces, laid end to end, are the text: nothing
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -32,8 +33,14 @@ ABBREVIATIONS = re.compile(
     "jan|feb|mar|apr|ju[nl]|aug|sept?|o[ck]t|nov|de[cz]",
     re.IGNORECASE,
 )
+# More of them, and words without a vowel, which most likely are some: minded where no capital says what begins.
+MORE_ABBREVIATIONS = re.compile(
+    "incl|excl|exkl|einschl|ausschl|resp|sog|allg|geb|urspr|anm|evt|zus|uvm|esp|misc|eg|ie|ave"
+)
+VOWELS = re.compile("[aeiouyæœøıаеиоуыэюяαεηιουωაეიოუ]")
 ORDINAL = re.compile(r"\d{1,2}")  # 3. Mai; a year may well end a sentence
 LAST_WORD = re.compile(r"[^\s\"'(\[“„«]*\Z")
+WHOLE_WORD = re.compile(r"(?:(?<=\w)'(?=\w)|[^\s\"'(\[“„«])*\Z")  # with its apostrophes: can't
 UNBROKEN = 64  # how long the pieces of a word are that is too long
 FAR = 40  # how far from an end to look for what stands around it
 
@@ -48,8 +55,12 @@ def pieces(text: str, measure: Measure, longest: int) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the space behind it; joined they give it back."""
-    cuts = [match.end() for match in END.finditer(text) if _ends_a_sentence(text, match)]
+    """The sentences of a text, each with the space behind it; joined they give it back.
+
+    None begins with a small letter, except where there is no capital in all of the text.
+    """
+    small = not any(map(str.isupper, text))
+    cuts = [match.end() for match in END.finditer(text) if _ends_a_sentence(text, match, small)]
     return _at(text, cuts)
 
 
@@ -65,20 +76,36 @@ def join(parts: Sequence[str], translations: Sequence[str]) -> str:
     return joined
 
 
-def _ends_a_sentence(text: str, match: re.Match[str]) -> bool:
+def _ends_a_sentence(text: str, match: re.Match[str], small: bool) -> bool:
+    """Whether a sentence ends with `match`; `small` says that the text has no capitals."""
     marks, following = match["marks"], text[match.end() : match.end() + FAR].lstrip(OPENING)[:1]
     if marks[-1] in UNSPACED_ENDS:
         return True
     if not match["space"] and match.end() < len(text):
         return False  # 3.14, example.org
-    if following.islower():
+    if following.islower() and (not small or _may_go_on(match)):
         return False
     if marks != ".":
         return True
-    found = LAST_WORD.search(text[max(0, match.start() - FAR) : match.start()])
+    before = text[max(0, match.start() - FAR) : match.start()]
+    found = (WHOLE_WORD if small else LAST_WORD).search(before)
     word = found[0] if found else ""
+    if following.islower() and _may_be_short(word):
+        return False
     initial = len(word) == 1 and word.isalpha()
     return not (initial or "." in word or ABBREVIATIONS.fullmatch(word) or ORDINAL.fullmatch(word))
+
+
+def _may_go_on(match: re.Match[str]) -> bool:
+    """Whether a sentence may well go on in small letters: behind dots (`well... yes`), and behind speech (`"no!" he
+    said`)."""
+    return match["marks"].endswith(("..", "…")) or match.end("marks") < match.start("space")
+
+
+def _may_be_short(word: str) -> bool:
+    """Whether a word is likely to be an abbreviation."""
+    plain = unicodedata.normalize("NFD", word)
+    return (word.isalpha() and not VOWELS.search(plain)) or MORE_ABBREVIATIONS.fullmatch(word) is not None
 
 
 def _cut(sentence: str, measure: Measure, longest: int) -> Iterator[str]:

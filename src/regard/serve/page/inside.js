@@ -118,13 +118,14 @@ class Inside {
     this.observer.observe(this.places);
     return make("div", make("div.sliders",
       slider({ label: t("inside.length"), min: 2, max: most, step: 1, value: notes.length, input: set("length") }).box,
-      slider({ label: t("inside.dimensions"), min: 2, max: 64, step: 2, value: notes.dimensions, input: set("dimensions") }).box), this.placesStatus.box, this.places, this.placeNote);
+      slider({ label: t("inside.dimensions"), min: 2, max: 64, step: 2, value: notes.dimensions, input: set("dimensions") }).box), this.placesStatus.box, (this.told = make("p")), this.places, this.placeNote);
   }
 
   lookAtPositions() {
     const { length, dimensions } = this.notes;
-    this.placesStatus.post("api/positions", { model: this.app.model.id, length, dimensions }, (answer) => {
+    this.placesStatus.post("api/positions", { model: this.app.model.id, length, dimensions, tongue: currentLanguage() }, (answer) => {
       this.where = answer;
+      this.told.textContent = answer.sentence;
       this.drawPositions();
     });
   }

@@ -209,7 +209,7 @@ export const inside = {
   wiring: ["Wiring", "Verdrahtung", "连接"],
   "wiring.lead": ["From top to bottom: what a token passes on its way.", "Von oben nach unten: was ein Token auf seinem Weg durchläuft.", "自上而下：一个词元一路经过什么。"],
   positions: ["Positions", "Positionen", "位置"],
-  "positions.lead": ["What the model adds to a token's vector to say where it stands, and how alike two places are.", "Was das Modell zum Vektor eines Tokens addiert, um zu sagen, wo es steht, und wie ähnlich zwei Stellen einander sind.", "模型加到词元向量上、说明它在哪里的数，以及两个位置有多相像。"],
+  "positions.lead": ["How the model tells where a token stands, and how alike two places are.", "Woher das Modell weiß, wo ein Token steht, und wie ähnlich zwei Stellen einander sind.", "模型怎样知道词元在哪里，以及两个位置有多相像。"],
   length: ["Positions", "Positionen", "位置数"],
   dimensions: ["Dimensions", "Dimensionen", "维数"],
   values: ["Row: {rows}, column: {columns}", "Zeile: {rows}, Spalte: {columns}", "行：{rows}，列：{columns}"],
