@@ -31,6 +31,7 @@ def characters(texts: Sequence[str]) -> list[int]:
         ("「行く。」と言った。終わり", ["「行く。」", "と言った。", "終わり"]),
         ("यह है। वह है।", ["यह है। ", "वह है।"]),
         ("¿Qué? ¡No!", ["¿Qué? ", "¡No!"]),
+        ("I can't. Good night.", ["I can't. ", "Good night."]),
         ("no end at all", ["no end at all"]),
         ("", []),
     ],

@@ -39,8 +39,7 @@ MORE_ABBREVIATIONS = re.compile(
 )
 VOWELS = re.compile("[aeiouyæœøıаеиоуыэюяαεηιουωაეიოუ]")
 ORDINAL = re.compile(r"\d{1,2}")  # 3. Mai; a year may well end a sentence
-LAST_WORD = re.compile(r"[^\s\"'(\[“„«]*\Z")
-WHOLE_WORD = re.compile(r"(?:(?<=\w)'(?=\w)|[^\s\"'(\[“„«])*\Z")  # with its apostrophes: can't
+LAST_WORD = re.compile(r"(?:(?<=\w)'(?=\w)|[^\s\"'(\[“„«])*\Z")  # with its apostrophes: can't
 UNBROKEN = 64  # how long the pieces of a word are that is too long
 FAR = 40  # how far from an end to look for what stands around it
 
@@ -88,7 +87,7 @@ def _ends_a_sentence(text: str, match: re.Match[str], small: bool) -> bool:
     if marks != ".":
         return True
     before = text[max(0, match.start() - FAR) : match.start()]
-    found = (WHOLE_WORD if small else LAST_WORD).search(before)
+    found = LAST_WORD.search(before)
     word = found[0] if found else ""
     if following.islower() and _may_be_short(word):
         return False
