@@ -50,6 +50,7 @@ layer: dict[str, Any] = {
     "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "relative", "alibi"]),
     "max_positions": st.just(LEARNED),
     "reach": few,
+    "qk_norm": st.booleans(),
     "window": st.none() | st.integers(1, 4),
 }
 tie = st.sampled_from(["all", "target", "embeddings", "none"])

@@ -43,7 +43,9 @@ def same(model: SequenceModel[Any], source: Tokens, search_settings: SearchSetti
         assert [each.score for each in mine] == pytest.approx([each.score for each in its], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["transformer", "transformer-rotary-window", "transformer-learned"])
+@pytest.mark.parametrize(
+    "name", ["transformer", "transformer-rotary-window", "transformer-learned", "transformer-qk-norm"]
+)
 @few
 @given(data=st.data())
 def test_it_finds_what_plain_search_finds(name: str, data: st.DataObject) -> None:

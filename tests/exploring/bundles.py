@@ -19,6 +19,7 @@ MODELS = {
     "transformer": f"kind='transformer', encoder_layers=2, decoder_layers=2, {SIZES}",
     "pre-norm": f"kind='transformer', encoder_layers=2, decoder_layers=1, norm='pre', activation='swiglu', {SIZES}",
     "rotary": f"kind='transformer', encoder_layers=1, decoder_layers=2, positions='rotary', {SIZES}",
+    "qk-norm": f"kind='transformer', encoder_layers=1, decoder_layers=2, qk_norm=true, {SIZES}",
     "relative": f"kind='transformer', encoder_layers=1, decoder_layers=1, positions='relative', reach=3, {SIZES}",
     "alibi": f"kind='transformer', encoder_layers=1, decoder_layers=1, positions='alibi', {SIZES}",
     "window": f"kind='transformer', encoder_layers=1, decoder_layers=1, window=2, {SIZES}",

@@ -29,6 +29,8 @@ WALKS = [
     ("pre-norm", "decoder"),
     ("rotary", "encoder"),
     ("rotary", "decoder"),
+    ("qk-norm", "encoder"),
+    ("qk-norm", "decoder"),
     ("relative", "encoder"),
     ("alibi", "decoder"),
     ("window", "encoder"),
@@ -94,10 +96,10 @@ def test_each_step_is_what_the_modules_compute(name: str, stack: str) -> None:
     layers = 2 if f"{place(bundle, stack, 1)}.attention" in weights else 1
     for layer in range(layers):
         found, at = taken(bundle, stack, layer), place(bundle, stack, layer)
-        query = seen[f"{at}.attention.query"][1][0].unflatten(-1, (2, -1))[:, 1]
         keys, values = seen[f"{at}.attention.key_value"][1][0].chunk(2, dim=-1)
-        assert close(shown(found, "qkv", "q"), query)
-        assert close(shown(found, "qkv", "k"), keys.unflatten(-1, (2, -1))[:, 1])
+        for part, made, norm in (("q", seen[f"{at}.attention.query"][1][0], "query_norm"), ("k", keys, "key_norm")):
+            _, normed = seen.get(f"{at}.attention.{norm}", (None, made.unflatten(-1, (2, -1))[None]))
+            assert close(shown(found, "qkv", part), normed[0, :, 1])
         assert close(shown(found, "qkv", "v"), values.unflatten(-1, (2, -1))[:, 1])
         assert close(shown(found, "softmax", "w"), weights[f"{at}.attention"][0, 1])
         joined, through = seen[f"{at}.attention.output"]
@@ -114,14 +116,22 @@ def test_each_step_is_what_the_modules_compute(name: str, stack: str) -> None:
             assert close(shown(found, "input", "x"), seen[place(bundle, stack, layer - 1)][1][0][0])
 
 
-@pytest.mark.parametrize("name", ["transformer", "pre-norm", "rotary", "alibi"])
+def test_norms_of_queries_and_keys_are_told() -> None:
+    found = {step.id: step for step in taken(tiny("qk-norm"), "decoder", 0).steps}
+    assert found["qkv"].formula == "q = RMSNorm(x·W_Q),  k = RMSNorm(x·W_K),  v = x·W_V"
+    assert found["cross-qkv"].formula == "q = RMSNorm(x·W_Q),  k = RMSNorm(memory·W_K),  v = memory·W_V"
+    assert all("mean square of 1" in found[step].sentence for step in ("qkv", "cross-qkv"))
+
+
+@pytest.mark.parametrize("name", ["transformer", "pre-norm", "rotary", "alibi", "qk-norm"])
 def test_a_decoder_looks_across_at_the_source(name: str) -> None:
     bundle = tiny(name)
     seen, weights, _ = run(bundle)
     found = taken(bundle, "decoder", 0)
     assert close(shown(found, "cross-softmax", "w"), weights["decoder.0.cross_attention"][0, 1])
     keys, values = seen["decoder.0.cross_attention.key_value"][1][0].chunk(2, dim=-1)
-    assert close(shown(found, "cross-qkv", "k"), keys.unflatten(-1, (2, -1))[:, 1])
+    _, normed = seen.get("decoder.0.cross_attention.key_norm", (None, keys.unflatten(-1, (2, -1))[None]))
+    assert close(shown(found, "cross-qkv", "k"), normed[0, :, 1])
     assert close(shown(found, "cross-sum", "v"), values.unflatten(-1, (2, -1))[:, 1])
     assert close(shown(found, "cross-join", "y"), seen["decoder.0.cross_attention.output"][1][0])
     (step,) = [each for each in found.steps if each.id == "cross-qkv"]

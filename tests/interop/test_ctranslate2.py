@@ -125,6 +125,8 @@ def test_small_numbers_are_near_and_our_weights_stay(numbers: interop.Numbers, k
         ('{positions="relative"}', 'positions = "relative"'),
         ('{positions="alibi"}', 'positions = "alibi"'),
         ("{window=3}", "window = 3"),
+        ("{qk_norm=true}", "qk_norm = true"),
+        ('{kind="gpt", qk_norm=true}', "qk_norm = true"),
         ("{d_k=5, d_model=16, heads=2}", "d_k = 5"),
         ("{d_v=9}", "d_v = 9"),
         ('{final_norm=true, norm="post"}', "final_norm"),

@@ -289,6 +289,8 @@ def test_two_hundred_prompts_of_a_trained_language_model(tmp_path: Path) -> None
     [
         (f'{{{SIZES}, positions="alibi"}}', 'model.positions = "alibi"'),
         (f"{{{SIZES}, window=4}}", "model.window = 4"),
+        (f"{{{SIZES}, qk_norm=true}}", "model.qk_norm = true"),
+        ("{kind='gpt', layers=1, d_model=20, d_ff=28, heads=2, qk_norm=true}", "model.qk_norm = true"),
         (f"{{{SIZES}, d_k=3}}", "model.d_k = 3"),
         (f'{{{SIZES}, activation="swiglu"}}', 'model.activation = "swiglu"'),
         (f"{{{SIZES}, final_norm=true}}", "model.final_norm = true"),

@@ -24,6 +24,9 @@ ODD = {
     "turned": "{encoder_layers=2, decoder_layers=2, d_model=15, d_ff=24, heads=3, d_k=6, d_v=7, dropout=0.0, window=3, "
     'positions="rotary"}',
     "relative": f'{{{SMALL}, positions="relative", reach=2}}',
+    "normed": f"{{{SMALL}, qk_norm=true, norm_epsilon=1e-2}}",
+    "normed turned": f'{{{SMALL}, qk_norm=true, norm_epsilon=1e-2, positions="rotary", d_v=5}}',
+    "normed gpt": '{kind="gpt", layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, positions="alibi", qk_norm=true}',
     "sloping": '{encoder_layers=1, decoder_layers=2, d_model=24, d_ff=24, heads=3, dropout=0.0, positions="alibi"}',
     "sloping gpt": '{kind="gpt", layers=2, d_model=16, d_ff=24, heads=2, dropout=0.0, positions="alibi", window=4}',
     "relative gpt": '{kind="gpt", layers=2, d_model=16, d_ff=24, heads=2, d_k=5, dropout=0.0, positions="relative"}',
@@ -70,7 +73,7 @@ def test_sentences_that_share_a_row_have_positions_of_their_own(kind: str, tmp_p
     assert (theirs(batch) - loaded.model(batch))[:, :-1].abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["five-minutes", "turned", "relative", "sloping"])
+@pytest.mark.parametrize("kind", ["five-minutes", "turned", "relative", "sloping", "normed turned"])
 def test_beams_find_the_same_texts_with_positions_inside_attention(kind: str, tmp_path: Path) -> None:
     texts = ["one two three", "four", "a b c d e f g", "seven six five", "eins zwei", "k l", "h i j a", "drei"]
     found = export(random_model((TRANSLATORS | ODD)[kind]), tmp_path / "out", "onnx", texts=texts).proof

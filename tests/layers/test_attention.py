@@ -21,8 +21,8 @@ from regard.layers.positions import PositionScheme
 close = torch.testing.assert_close
 
 
-def random_attention(d_model: int, heads: int, d_k: int, d_v: int) -> Attention:
-    attention = Attention(d_model, heads, d_k, d_v)
+def random_attention(d_model: int, heads: int, d_k: int, d_v: int, norm_epsilon: float | None = None) -> Attention:
+    attention = Attention(d_model, heads, d_k, d_v, norm_epsilon=norm_epsilon)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.copy_(torch.randn_like(parameter) / math.sqrt(d_model))
@@ -233,3 +233,73 @@ def test_joined_it_gathers_the_same() -> None:
     in_numbers_BTD = attention(x_BTD, kv, visible.in_numbers(torch.float32), query_BTD)
     torch.testing.assert_close(in_numbers_BTD, wanted_BTD)
     assert sum(parameter.numel() for parameter in attention.parameters()) == 13 * 2 * (3 + 3 + 5) + 12 * (2 * 5 + 1)
+
+
+# ---- normed queries and keys
+
+
+def rms(x_E: Tensor, gain_E: Tensor, epsilon: float) -> Tensor:
+    return x_E / math.sqrt(float((x_E * x_E).sum()) / len(x_E) + epsilon) * gain_E
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("joined", [False, True])
+def test_normed_it_compares_normed_queries_with_normed_keys(joined: bool) -> None:
+    """Weights as they are watched, token by token and head by head; after `join`, too."""
+    torch.manual_seed(0)
+    epsilon = 0.3  # large enough to be seen
+    attention = random_attention(6, 2, 3, 5, epsilon)
+    assert attention.query_norm is not None
+    assert attention.key_norm is not None
+    x_BTD = torch.randn(2, 4, 6)
+    query_BTD, keys_BTD = attention.query(x_BTD), attention.key_value(x_BTD)[..., :6]
+    wanted_BHQK = torch.zeros(2, 2, 4, 4)
+    for b, h, q in torch.cartesian_prod(*(torch.arange(size) for size in (2, 2, 4))).tolist():
+        one = slice(3 * h, 3 * h + 3)
+        query_E = rms(query_BTD[b, q, one], attention.query_norm.weight, epsilon)
+        keys = [rms(keys_BTD[b, k, one], attention.key_norm.weight, epsilon) for k in range(4)]
+        wanted_BHQK[b, h, q] = torch.stack([query_E @ key_E / math.sqrt(3) for key_E in keys]).softmax(0)
+    if joined:
+        attention.join()
+    kv, query_BTD = attention.project(x_BTD, Visible())
+    found_BTD = attention(x_BTD, kv, Visible(), query_BTD)
+    shown: list[Tensor] = []
+    attention.watcher = shown.append
+    close(attention(x_BTD, kv, Visible(), query_BTD), found_BTD)
+    close(shown[0], wanted_BHQK, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_however_large_the_matrices_gains_bound_the_scores() -> None:
+    attention = random_attention(8, 2, 4, 4, 1e-5)
+    for linear in (attention.query, attention.key_value):
+        linear.weight.mul_(1e4)
+    x_BTD = torch.randn(2, 5, 8)
+    query_BHQE, keys_BHKE = attention.queries(attention.query(x_BTD)), attention.keys_values(x_BTD).keys_BHKE
+    assert attention.query_norm is not None
+    assert attention.key_norm is not None
+    bound = math.sqrt(4) * attention.query_norm.weight.abs().max() * attention.key_norm.weight.abs().max()
+    scores_BHQK = query_BHQE @ keys_BHKE.mT / math.sqrt(4)
+    assert 0 < scores_BHQK.abs().max() <= 1.0001 * bound
+
+
+def test_without_norms_there_is_nothing_new() -> None:
+    plain = {"query.weight", "query.bias", "key_value.weight", "key_value.bias", "output.weight", "output.bias"}
+    assert Attention(6, 2, 3, 3).state_dict().keys() == plain
+    normed = Attention(6, 2, 3, 3, norm_epsilon=1e-5).state_dict()
+    assert normed.keys() == plain | {"query_norm.weight", "key_norm.weight"}
+    assert normed["key_norm.weight"].shape == (3,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_normed_queries_and_keys_keep_the_precision_they_came_in(dtype: torch.dtype) -> None:
+    """What is kept must be of one type: keys, values, and the memory they are written to."""
+    attention = random_attention(6, 2, 4, 4, 1e-5)
+    x_BTD = torch.randn(1, 3, 6)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        kv = attention.keys_values(x_BTD)
+        query_BHQE = attention.queries(attention.query(x_BTD))
+        attention(x_BTD, kv, Visible()).sum().backward()
+    assert kv.keys_BHKE.dtype == kv.values_BHKE.dtype == query_BHQE.dtype == dtype
+    assert attention.key_norm is not None
+    assert attention.key_norm.weight.grad is not None

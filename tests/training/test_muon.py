@@ -18,6 +18,7 @@ from regard.batch import Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.store import Example
 from regard.errors import UsageError
+from regard.layers.attention import Attention, KeyValue
 from regard.models.build import build
 from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
@@ -151,6 +152,11 @@ def test_of_a_transformer_all_but_embedding_output_biases_and_norms() -> None:
     assert names(model) == expected
 
 
+def test_gains_of_queries_and_keys_are_vectors() -> None:
+    sizes: dict[str, Any] = {"layers": 1, "d_model": 8, "d_ff": 16, "heads": 2, "max_positions": 9}
+    assert names(build(GPTSettings(**sizes, qk_norm=True), 20)) == names(build(GPTSettings(**sizes), 20))
+
+
 def test_of_a_gpt_with_gates_and_learned_positions_too() -> None:
     model = build(GPTSettings(layers=1, d_model=8, d_ff=16, heads=2, activation="swiglu", max_positions=9), 20)
     parts = {f"attention.{name}": pieces for name, pieces in ATTENTION.items()}
@@ -190,10 +196,15 @@ EXAMPLES: list[Example] = [(source, [4 + (token - 3) % 16 for token in source]) 
 TRAINING = TrainingSettings(steps=20, optimiser=replace(MUON, clip=1.0))
 
 
-def trainer(seed: int = 0, training: TrainingSettings = TRAINING, examples: list[Example] = EXAMPLES) -> Trainer:
+def trainer(
+    seed: int = 0,
+    training: TrainingSettings = TRAINING,
+    examples: list[Example] = EXAMPLES,
+    model: TransformerSettings = MODEL,
+) -> Trainer:
     torch.manual_seed(seed)
     batches = Batches(examples, SPECIALS, BatchSettings(tokens=256, shapes=4), seed=3)
-    return Trainer(build(MODEL, 20), batches, training)
+    return Trainer(build(model, 20), batches, training)
 
 
 def everything(run: Trainer) -> dict[str, Tensor]:
@@ -325,3 +336,30 @@ def validated(kind: str, rate: float) -> float:
 def test_it_learns_more_than_adam_in_as_many_steps() -> None:
     """At the rates that suit each best here; Muon bears a higher one."""
     assert 1.5 * validated("muon", 4e-2) < min(validated("adam", rate) for rate in (2e-2, 4e-2))
+
+
+def largest_score(qk_norm: bool) -> tuple[float, float]:
+    """Of |q·k| / √d_k in any attention after steps at a high rate without decay; and what gains alone would allow."""
+    wish = OptimiserSettings(kind="muon", schedule="constant", rate=0.1, warmup=0)
+    run = trainer(training=TrainingSettings(steps=60, optimiser=wish), model=replace(MODEL, qk_norm=qk_norm))
+    advance(run, 60)
+    scores: list[float] = []
+    bounds: list[float] = []
+    for module in run.model.modules():
+        if isinstance(module, Attention):
+            module.register_forward_hook(lambda module, given, gave: scores.append(score(module, *given[:2])))
+            gains = [norm.weight.detach().abs().max() for norm in (module.query_norm, module.key_norm) if norm]
+            bounds.append(math.sqrt(module.d_k) * float(torch.stack(gains).prod()) if gains else math.inf)
+    run.validate([run.batches[0]])
+    return max(scores), max(bounds)
+
+
+def score(attention: Attention, x_BTD: Tensor, kv: KeyValue) -> float:
+    query_BHQE = attention.queries(attention.query(x_BTD))
+    return float((query_BHQE @ kv.keys_BHKE.mT).abs().max()) / math.sqrt(attention.d_k)
+
+
+def test_norms_of_queries_and_keys_keep_scores_small_where_matrices_grow() -> None:
+    (plain, _), (normed, bound) = largest_score(qk_norm=False), largest_score(qk_norm=True)
+    assert normed <= 1.001 * bound
+    assert plain > 3 * bound

@@ -45,13 +45,14 @@ ADAM = OptimiserSettings(warmup=5, clip=1.0, epsilon=1e-4)
 MUON = replace(ADAM, kind="muon")
 SETTINGS = TrainingSettings(steps=20, parts=2, ema=0.9, optimiser=ADAM)
 BATCHES = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, shapes=4), seed=3)
+NORMED = replace(MODEL, qk_norm=True)
 HALF, ALL = 3, 6
 VALID = [BATCHES[step] for step in range(100, 105)]
 
 
 def trainer(team: Team = ALONE, parallel: Parallel = "auto", **settings: Any) -> Trainer:
     torch.manual_seed(5)
-    model = build(MODEL, 20).to(settings.pop("device", "cpu"))
+    model = build(settings.pop("model", MODEL), 20).to(settings.pop("device", "cpu"))
     return Trainer(model, BATCHES, replace(SETTINGS, parallel=parallel, **settings), seed=7, team=team)
 
 
@@ -90,6 +91,7 @@ def equal_member(out: Path, team: Team) -> None:
         again = trainer(team, parallel)
         again.restore(checkpoint.newest(out / "alone", team)[0])
         seen[f"{parallel} rest"] = losses_of(again, ALL)
+        seen[f"{parallel} normed"] = losses_of(trainer(team, parallel, model=NORMED), HALF)
     seen["muon losses"] = losses_of(trainer(team, "ddp", optimiser=MUON), ALL)
     timed = trainer(team, "ddp", minutes=1.0, by_clock=True, optimiser=replace(ADAM, schedule="linear", warmup=0))
     timed.stopwatch.go_on_from(30.0 + 20 * team.rank, 0.0)
@@ -253,6 +255,15 @@ def test_two_processes_train_by_muon_as_one_does_if_each_has_whole_matrices(pair
     with torch.random.fork_rng():
         assert seen["muon losses"] == pytest.approx(losses_of(trainer(optimiser=MUON), ALL), rel=1e-4)
     assert "`muon` needs whole matrices" in seen["muon refused"]
+
+
+def test_norms_of_the_sources_keys_are_whole_when_the_source_is_read(pairs: Pairs) -> None:
+    """That is before their layer is computed, which is when its other weights come together."""
+    seen = json.loads((pairs.out / "seen-0.json").read_text())
+    with torch.random.fork_rng():
+        alone = losses_of(trainer(model=NORMED), HALF)
+    for parallel in ("ddp", "fsdp"):
+        assert seen[f"{parallel} normed"] == pytest.approx(alone, rel=1e-5)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

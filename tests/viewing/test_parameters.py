@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.models.build import build
-from regard.recipe import load_recipe
+from regard.recipe import build_recipe, load_recipe
 from regard.viewing.parameters import Matrix, anatomy
 
 
@@ -44,3 +44,13 @@ def test_the_papers_base_model_has_the_sum_of_its_matrices() -> None:
     feed_forward, norm = 2 * d * f + f + d, 2 * d
     encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
     assert found.parameters == 37_000 * d + layers * (encoder + decoder) == 63_082_496
+
+
+def test_gains_of_queries_and_keys_are_counted() -> None:
+    plain, normed = (
+        build_recipe({}, [f"model={{encoder_layers=2, decoder_layers=3, qk_norm={word}}}"], "t").model
+        for word in ("false", "true")
+    )
+    with torch.device("meta"):
+        counts = [anatomy(build(model, 50), "one", "transformer", 50).parameters for model in (plain, normed)]
+    assert counts[1] - counts[0] == (2 + 2 * 3) * 2 * 64

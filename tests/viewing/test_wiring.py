@@ -88,6 +88,14 @@ def test_positions_inside_attention_and_windows_are_noted(positions: Any, note: 
     assert len({len(line) for line in right}) == 1
 
 
+def test_norms_of_queries_and_keys_are_noted_and_have_no_line_of_their_own() -> None:
+    _, target = wiring(meta(replace(TRANSFORMER, qk_norm=True, positions="rotary")))
+    plain = wiring(meta(replace(TRANSFORMER, positions="rotary")))[1]
+    assert [part.name for part in target[1].parts] == [part.name for part in plain[1].parts]
+    assert target[1].parts[0].notes == ("queries and keys normed", "rotary positions")
+    assert target[1].parts[2].notes == ("queries and keys normed",)
+
+
 def test_a_gated_feed_forward_says_that_it_makes_two() -> None:
     parts = wiring(meta(replace(TINY_GPT, activation="swiglu")))[1][1].parts
     assert Part("feed-forward", "8 → 2 × 12 → 8") in parts

@@ -58,7 +58,8 @@ def attended(
     others = way.words if memory is None else memory[0]
     query_HE, keys, values = query_BHQE[0, way.head], kv.keys_BHKE[0, way.head], kv.values_BHKE[0, way.head]
     kept, computed = _kept(way, others, memory is not None, keeps)
-    way.steps.append(_qkv(way, cross, others, (query_HE, keys, values), y_BTD.shape[2], kept, computed))
+    normed = attention.query_norm is not None
+    way.steps.append(_qkv(way, cross, others, (query_HE, keys, values), y_BTD.shape[2], normed, kept, computed))
     turned_BHQE, keys_BHKE, bias_BHQK = query_BHQE, kv.keys_BHKE, None
     if attention.positions is not None:
         keys_BHKE = attention.positions.kept(kv.keys_BHKE, visible)
@@ -82,7 +83,7 @@ def _projected(attention: Attention, y_BTD: Tensor, memory: Memory | None) -> tu
     else:
         kv, joint_BTD = attention.unplaced(y_BTD)
         query_BTD = attention.query(y_BTD) if joint_BTD is None else joint_BTD
-    return query_BTD.unflatten(-1, (attention.heads, -1)).transpose(1, 2), kv
+    return attention.queries(query_BTD), kv
 
 
 def _kept(
@@ -101,15 +102,17 @@ def _qkv(
     others: Words,
     parts: tuple[Tensor, Tensor, Tensor],
     size: int,
+    normed: bool,
     kept: tuple[int, ...] | None,
     computed: tuple[int, ...] | None,
 ) -> Step:
     query_QE, keys_KE, values_KE = parts
     source = "memory" if cross else "x"
+    made = f"q = RMSNorm(x·W_Q),  k = RMSNorm({source}·W_K)" if normed else f"q = x·W_Q,  k = {source}·W_K"
     return Step(
         f"{cross}qkv",
-        _projecting(way, cross, kept),
-        f"q = x·W_Q,  k = {source}·W_K,  v = {source}·W_V",
+        _projecting(way, cross, normed, kept),
+        f"{made},  v = {source}·W_V",
         f"[{len(query_QE)}, {size}] → q [{len(query_QE)}, {query_QE.shape[1]}], "
         f"k [{len(keys_KE)}, {keys_KE.shape[1]}], v [{len(values_KE)}, {values_KE.shape[1]}]",
         (table("q", query_QE, way.words), table("k", keys_KE, others), table("v", values_KE, others)),
@@ -118,14 +121,16 @@ def _qkv(
     )
 
 
-def _projecting(way: Sublayers, cross: str, kept: tuple[int, ...] | None) -> Said:
+def _projecting(way: Sublayers, cross: str, normed: bool, kept: tuple[int, ...] | None) -> Said:
     """What is said of queries, keys and values, and of those that were there already."""
     head: dict[str, Value] = {"head": way.head + 1}
+    name = "source" if cross else "qkv"
+    names = (name, f"{name}.normed") if normed else (name,)
     if cross or kept is None:
-        return Said(("source" if cross else "qkv",), head)
+        return Said(names, head)
     if not kept:
-        return Said(("qkv", "qkv.first"), {**head, "word": way.word})
-    return Said(("qkv", "qkv.kept"), {**head, "word": way.word, "count": len(kept)})
+        return Said((*names, "qkv.first"), {**head, "word": way.word})
+    return Said((*names, "qkv.kept"), {**head, "word": way.word, "count": len(kept)})
 
 
 def _turn(way: Sublayers, query_QE: Tensor, keys_KE: Tensor) -> Step:

@@ -42,6 +42,7 @@ TITLES = {
     "logits": "Next token",
 }
 
+NORMED = "Queries and keys are scaled to a mean square of 1, then by learned numbers, so no product can grow too large."
 SENTENCES = {
     "embedding": "Each token is looked up in the embedding matrix: one row of {size} learned numbers.",
     "embedding.scaled": "It is multiplied by √{size}.",
@@ -54,11 +55,13 @@ SENTENCES = {
     "add": "What came out is added to what went in: the token keeps what it was, and gains what it found.",
     "qkv": "Three matrices make of each vector a query (what it looks for), a key (what it offers to be found by) and "
     "a value (what it gives). Here are those of head {head}.",
+    "qkv.normed": NORMED,
     "qkv.first": "«{word}» is the first to be read: nothing is kept yet, and its own are computed.",
     "qkv.kept": "When «{word}» is read, the keys and values of all tokens before it ({count}) were kept; only its own "
     "are computed.",
     "source": "Each token being written asks with a query; the keys and values are those of the source, made once from "
     "what the encoder read. Here are those of head {head}.",
+    "source.normed": NORMED,
     "turn": "Pairs of numbers in each query and key are turned by an angle that grows with the position: what is left "
     "in their product is the distance between the two.",
     "scores": "Every query meets every key: the more alike the two, the larger their product.",

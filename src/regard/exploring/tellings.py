@@ -43,6 +43,12 @@ TITLES = {
     },
 }
 
+NORMED = {
+    "de": "Anfragen und Schlüssel werden auf ein mittleres Quadrat von 1 gebracht und dann mit gelernten Zahlen "
+    "gestreckt: So wird kein Produkt zu groß.",
+    "zh": "查询和键先化为均方 1，再用学到的数缩放，乘积因而不会过大。",
+}
+
 SENTENCES = {
     "de": {
         "embedding": "Jedes Token wird in der Einbettungsmatrix nachgeschlagen: eine Zeile aus {size} gelernten "
@@ -59,11 +65,13 @@ SENTENCES = {
         "was es fand.",
         "qkv": "Drei Matrizen machen aus jedem Vektor eine Anfrage (was er sucht), einen Schlüssel (woran er zu "
         "finden ist) und einen Wert (was er gibt). Hier sind die von Kopf {head}.",
+        "qkv.normed": NORMED["de"],
         "qkv.first": "„{word}“ wird als Erstes gelesen: Noch ist nichts behalten, die eigenen werden berechnet.",
         "qkv.kept": "Wird „{word}“ gelesen, sind Schlüssel und Werte aller Tokens davor ({count}) behalten; nur die "
         "eigenen werden berechnet.",
         "source": "Jedes Token, das geschrieben wird, stellt eine Anfrage; Schlüssel und Werte sind die der "
         "Quelle, einmal gemacht aus dem, was der Encoder las. Hier sind die von Kopf {head}.",
+        "source.normed": NORMED["de"],
         "turn": "Zahlenpaare in jeder Anfrage und jedem Schlüssel werden um einen Winkel gedreht, der mit der "
         "Position wächst: Im Produkt bleibt der Abstand der beiden.",
         "scores": "Jede Anfrage trifft jeden Schlüssel: Je ähnlicher die beiden, desto größer ihr Produkt.",
@@ -99,9 +107,11 @@ SENTENCES = {
         "input": "这是第 {below} 层留下的向量：它们说的已是处在上下文中的词元。",
         "add": "把出来的加到进去的上面：词元仍是原来的词元，又得到了它找到的东西。",
         "qkv": "三个矩阵把每个向量变成查询（它找什么）、键（凭什么被找到）和值（它给出什么）。这里是头 {head} 的。",
+        "qkv.normed": NORMED["zh"],
         "qkv.first": "最先读到的是“{word}”：还没有保留什么，只计算它自己的。",
         "qkv.kept": "读到“{word}”时，它前面所有词元（{count} 个）的键和值都已保留，只计算它自己的。",
         "source": "正在写的每个词元发出查询；键和值来自原文，由编码器读到的内容一次算出。这里是头 {head} 的。",
+        "source.normed": NORMED["zh"],
         "turn": "每个查询和键里的数两两成对，转过一个随位置增大的角：乘积里留下的是两者的距离。",
         "scores": "每个查询遇上每个键：两者越像，乘积越大。",
         "scale": "得分是 {d_k} 个乘积之和：方差随 {d_k} 增长，通常的大小因而随 √{d_k} 增长；"
@@ -193,6 +203,7 @@ WIRING = {
         "scaled": "skaliert",
         "# × # and #": "# × # und #",
         "alibi": "ALiBi",
+        "queries and keys normed": "Anfragen und Schlüssel normiert",
         "rotary positions": "Positionen als Drehung",
         "relative positions": "relative Positionen",
         "reach #": "Reichweite #",
@@ -256,6 +267,7 @@ WIRING = {
         "scaled": "缩放",
         "# × # and #": "# × # 和 #",
         "alibi": "ALiBi",
+        "queries and keys normed": "查询和键归一化",
         "rotary positions": "旋转位置",
         "relative positions": "相对位置",
         "reach #": "范围 #",

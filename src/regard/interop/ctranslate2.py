@@ -49,6 +49,8 @@ def lacking(settings: ModelSettings) -> list[str]:
         found.append(f"window = {settings.window}")
     if settings.experts > 1:
         found.append(f"experts = {settings.experts}")
+    if settings.qk_norm:
+        found.append("qk_norm = true")
     if settings.norm == "post" and settings.final_norm:
         found.append('final_norm = true with norm = "post"')
     if settings.norm == "pre" and settings.final_norm is False:

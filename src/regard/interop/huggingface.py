@@ -293,6 +293,8 @@ def lacking(settings: ModelSettings) -> list[str]:
         found.append(f"window = {settings.window}")
     if settings.experts > 1:
         found.append(f"experts = {settings.experts}")
+    if settings.qk_norm:
+        found.append("qk_norm = true")
     if sizes.heads * sizes.d_k != sizes.d_model:
         found.append(f"d_k = {sizes.d_k} (only d_model / heads can be expressed)")
     if sizes.d_v != sizes.d_k:

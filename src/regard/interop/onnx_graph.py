@@ -21,6 +21,7 @@ from regard.layers.attention import Attention
 from regard.layers.block import Residual
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
+from regard.layers.norm import RMSNorm
 from regard.layers.positions import (
     LearnedPositions,
     LinearBias,
@@ -210,7 +211,7 @@ class Graph:
             self._heads(part, self.numbers([0, 0, attention.heads, size]))
             for part, size in zip(parts, sizes, strict=True)
         )
-        return keys, values
+        return self._normed(keys, attention.key_norm), values
 
     def offer_and_ask(self, attention: Attention, x: str) -> tuple[str, str, str]:
         """Of a sentence that attends to itself, queries, keys and values in one product: [rows, H, tokens, E] each."""
@@ -226,7 +227,7 @@ class Graph:
             self._heads(part, self.numbers([0, 0, attention.heads, size]))
             for part, size in zip(parts, sizes, strict=True)
         )
-        return query, keys, values
+        return self._asked(attention, query), self._normed(keys, attention.key_norm), values
 
     def _turned(self, attention: Attention, x: str, weight_OI: Tensor, bias_O: Tensor) -> tuple[str, str, str]:
         """The same with rotary positions: each pair of coordinates of queries and keys is turned by its angle.
@@ -240,6 +241,12 @@ class Graph:
         order_O[: 2 * pairs] = order_O[: 2 * pairs].view(pairs, 2).T.flatten()
         parts = self.split(self.linear(x, weight_OI[order_O], bias_O[order_O]), [pairs, pairs, heads * attention.d_v])
         first, second = (self.op("Reshape", part, self.numbers([0, 0, 2 * heads, half])) for part in parts[:2])
+        if attention.query_norm is not None and attention.key_norm is not None:
+            query_E, key_E = (norm.weight.detach() for norm in (attention.query_norm, attention.key_norm))
+            gain_GE = torch.cat([x.expand(heads, -1) for x in (query_E * _shrink(attention), key_E)])
+            gain_GE = gain_GE.unflatten(1, (half, 2)).mT.flatten(1)  # first ones before second ones, here too
+            both = self._normed(self.op("Concat", first, second, axis=3), attention.query_norm, gain_GE)
+            first, second = self.split(both, [half, half], axis=3)
         turned = self.op(
             "Concat",
             self.op("Sub", self.op("Mul", first, self.cosine), self.op("Mul", second, self.sine)),
@@ -254,7 +261,7 @@ class Graph:
         if not self.beside:  # the same for every layer
             rows = self.op("Slice", self.op("Shape", keys), self.numbers([0]), self.numbers([1]))
             self.beside = self.op("Concat", rows, self.numbers([-1, attention.heads, attention.d_k]), axis=0)
-        return self._heads(self.linear(x, *self._query(attention)), self.beside)
+        return self._asked(attention, self._heads(self.linear(x, *self._query(attention)), self.beside))
 
     def attend(self, attention: Attention, query: str, keys: str, values: str, mask: str, like: str = "") -> str:
         """softmax(Q·Kᵀ / √d_k + mask)·V, all heads together, times W_O; with as many rows and tokens as `like` has."""
@@ -273,9 +280,25 @@ class Graph:
 
     @staticmethod
     def _query(attention: Attention) -> tuple[Tensor, Tensor]:
-        """W_Q / √d_k and its bias: the root in the weights is one node less in every step."""
-        shrink = 1 / math.sqrt(attention.d_k)
+        """W_Q / √d_k and its bias: the root in the weights is one node less in every step.
+
+        Where queries are normed, the gain has it.
+        """
+        shrink = _shrink(attention) if attention.query_norm is None else 1.0
         return attention.query.weight.detach() * shrink, attention.query.bias.detach() * shrink
+
+    def _asked(self, attention: Attention, query: str) -> str:
+        """Queries over √d_k, normed where they are: [rows, H, tokens, E]."""
+        norm = attention.query_norm
+        return query if norm is None else self._normed(query, norm, norm.weight.detach() * _shrink(attention))
+
+    def _normed(self, x: str, norm: RMSNorm | None, gain_E: Tensor | None = None) -> str:
+        """x / √(mean(x²) + ε) ⊙ gain, in nodes of which onnxruntime makes one; nothing where there is no norm."""
+        if norm is None:
+            return x
+        square = self.op("ReduceMean", self.op("Pow", x, self.numbers(2.0)), self.numbers([-1]))
+        root = self.op("Sqrt", self.op("Add", square, self.numbers(norm.epsilon)))
+        return self.op("Mul", self.op("Div", x, root), self.weight(norm.weight if gain_E is None else gain_E))
 
     def feedforward(self, network: nn.Module, x: str) -> str:
         """Two linear maps with a non-linearity between."""
@@ -299,6 +322,10 @@ class Graph:
     def _heads(self, x: str, shape: str) -> str:
         """[R, T, H·E] → [rows, H, tokens, E]; in a shape, 0 leaves a size as it is."""
         return self.op("Transpose", self.op("Reshape", x, shape), perm=[0, 2, 1, 3])
+
+
+def _shrink(attention: Attention) -> float:
+    return 1 / math.sqrt(attention.d_k)
 
 
 def _node(kind: str, values: list[str], name: str, **attributes: Any) -> Any:

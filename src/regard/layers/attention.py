@@ -5,6 +5,9 @@ Shapes: B rows, R rows of all beams, T tokens, Q queries, K keys, D model, H hea
     Attention(Q, K, V) = softmax(Q·Kᵀ / √d_k)·V
     MultiHead(x, kv)   = Concat(head_1, …, head_h)·W_O,   head_i = Attention(x·W_Q_i, kv.keys_i, kv.values_i)
 
+Queries and keys of each head may be normed before they meet, RMSNorm(x·W_Q_i) and RMSNorm(x·W_K_i): however large the
+matrices grow, no score is larger than √d_k times the largest gain of the queries and the largest of the keys.
+
 Attention attends to a `KeyValue` through a `Visible`. Whether that is its own sentence, the encoder's
 memory or what earlier steps left behind is the caller's business.
 """
@@ -23,6 +26,7 @@ from torch import Tensor, nn
 
 from regard.layers.growing import Room
 from regard.layers.mask import Visible
+from regard.layers.norm import RMSNorm
 from regard.layers.positions import PositionScheme
 
 Watcher = Callable[[Tensor], None]
@@ -70,18 +74,28 @@ def side_by_side(x_RHTE: Tensor, rows: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Multi-head attention with free h, d_k and d_v.
+    """Multi-head attention with free h, d_k and d_v; with `norm_epsilon`, queries and keys are normed.
 
     Set `watcher` to receive the weights of every call, [B, H, Q, K]; they are then computed step by step.
     Without a watcher the fused kernel runs, which never forms them.
     """
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, positions: PositionScheme | None = None) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        d_k: int,
+        d_v: int,
+        positions: PositionScheme | None = None,
+        norm_epsilon: float | None = None,
+    ) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
         self.query = nn.Linear(d_model, heads * d_k)
         self.key_value = nn.Linear(d_model, heads * (d_k + d_v))
         self.output = nn.Linear(heads * d_v, d_model)
+        self.query_norm = None if norm_epsilon is None else RMSNorm(d_k, norm_epsilon)
+        self.key_norm = None if norm_epsilon is None else RMSNorm(d_k, norm_epsilon)
         self.joint: nn.Module | None = None
         """Queries, keys and values in one product, after `join`."""
         self.positions = positions
@@ -111,12 +125,19 @@ class Attention(nn.Module):
             return self.keys_values(x_BTD), None
         sizes = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
         query_BTD, keys, values = self.joint(x_BTD).split_with_sizes(sizes, dim=-1)
-        return KeyValue(self._split_heads(keys), self._split_heads(values)), query_BTD
+        return KeyValue(self._keys(keys), self._split_heads(values)), query_BTD
 
     def keys_values(self, x_BKD: Tensor) -> KeyValue:
         """The keys and values that `x_BKD` offers to those who attend to it."""
         keys, values = self.key_value(x_BKD).split([self.heads * self.d_k, self.heads * self.d_v], dim=-1)
-        return KeyValue(self._split_heads(keys), self._split_heads(values))
+        return KeyValue(self._keys(keys), self._split_heads(values))
+
+    def queries(self, query_BQD: Tensor) -> Tensor:
+        """What each head asks, of what `query` or the joint product made: [B, Q, H·d_k] → [B, H, Q, d_k]."""
+        return self._split_heads(query_BQD, self.query_norm)
+
+    def _keys(self, keys_BKD: Tensor) -> Tensor:
+        return self._split_heads(keys_BKD, self.key_norm)
 
     def forward(self, x_BQD: Tensor, kv: KeyValue, visible: Visible, query_BQD: Tensor | None = None) -> Tensor:
         """What each token of `x_BQD`, or the query that `project` made for it, gathers from `kv`: [B, Q, D].
@@ -129,7 +150,7 @@ class Attention(nn.Module):
         sharing = rows // max(kv.keys_BHKE.shape[0], 1)
         if sharing > 1:
             query_BQD = query_BQD.reshape(-1, sharing * queries, width)
-        query_BHQE, keys_BHKE, bias_BHQK = self._split_heads(query_BQD), kv.keys_BHKE, None
+        query_BHQE, keys_BHKE, bias_BHQK = self.queries(query_BQD), kv.keys_BHKE, None
         if self.positions is not None:
             query_BHQE, keys_BHKE, bias_BHQK = self.positions(query_BHQE, keys_BHKE, visible)
         if self.watcher is not None:
@@ -140,8 +161,9 @@ class Attention(nn.Module):
             heads_BHQE = fused_attention(query_BHQE, KeyValue(keys_BHKE, kv.values_BHKE), visible, bias_BHQK)
         return self.output(heads_BHQE.transpose(1, 2).reshape(rows, queries, self.heads * self.d_v))
 
-    def _split_heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.view(*x_BTD.shape[:-1], self.heads, x_BTD.shape[-1] // self.heads).transpose(1, 2)
+    def _split_heads(self, x_BTD: Tensor, norm: RMSNorm | None = None) -> Tensor:
+        x_BTHE = x_BTD.view(*x_BTD.shape[:-1], self.heads, x_BTD.shape[-1] // self.heads)
+        return (x_BTHE if norm is None else norm(x_BTHE)).transpose(1, 2)
 
 
 def _rows_apart(weights_BHQK: Tensor, sharing: int) -> Tensor:

@@ -25,7 +25,7 @@ from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
 from regard.layers.norm import LayerNorm
-from regard.layers.positions import PositionKind, position_scheme
+from regard.layers.positions import PositionKind, PositionScheme, position_scheme
 
 Norm = Literal["post", "pre"]
 
@@ -48,15 +48,20 @@ class LayerSizes:
     experts: int = 1
     active_experts: int = 1
     balance: float = 0.0
+    qk_norm: bool = False
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
         scheme = position_scheme(self.positions, self.heads, self.d_k, self.reach, self.d_model)
-        return Attention(self.d_model, self.heads, self.d_k, self.d_v, scheme)
+        return self._attention(scheme)
 
     def cross_attention(self) -> Attention:
         """An attention to another sentence: distances between the two mean nothing."""
-        return Attention(self.d_model, self.heads, self.d_k, self.d_v)
+        return self._attention(None)
+
+    def _attention(self, scheme: PositionScheme | None) -> Attention:
+        epsilon = self.norm_epsilon if self.qk_norm else None
+        return Attention(self.d_model, self.heads, self.d_k, self.d_v, scheme, epsilon)
 
     def feedforward(self) -> FeedForward | MixtureOfExperts:
         """The feed-forward network of these sizes, or several of which each token asks a few."""

@@ -1,8 +1,9 @@
-"""Layer normalisation (Ba et al. 2016) that keeps the precision of what it reads.
+"""Norms that keep the precision of what they read: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019).
 
-Shapes: B rows, T tokens, D model.
+Shapes: B rows, T tokens, D model, H heads, E size of one head's key.
 
     LayerNorm(x) = (x - mean(x)) / √(var(x) + ε) ⊙ g + b,   over the last dimension
+    RMSNorm(x)   = x / √(mean(x²) + ε) ⊙ g
 """
 
 from __future__ import annotations
@@ -27,3 +28,19 @@ class LayerNorm(nn.LayerNorm):
         with torch.autocast(x_BTD.device.type, enabled=False):
             y_BTD = F.layer_norm(x_BTD.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
         return y_BTD.to(x_BTD.dtype)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Computed in fp32, given back in the precision of `x`, as above."""
+
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__(size, epsilon)
+        self.epsilon = epsilon
+
+    def forward(self, x_BTHE: Tensor) -> Tensor:
+        """[…, E] → […, E], of the same type."""
+        if x_BTHE.dtype == self.weight.dtype:
+            return super().forward(x_BTHE)
+        with torch.autocast(x_BTHE.device.type, enabled=False):
+            y_BTHE = F.rms_norm(x_BTHE.float(), self.normalized_shape, self.weight.float(), self.epsilon)
+        return y_BTHE.to(x_BTHE.dtype)

@@ -55,6 +55,9 @@ class StackSettings:
     """A norm after the last layer; unless given, with norm = "pre" and not with "post"."""
     norm_epsilon: float = 1e-5
     """ε of every norm."""
+    qk_norm: bool = False
+    """Whether the queries and keys of each head are normed before they are compared, so that scores stay bounded
+    (Henry et al. 2020; here RMSNorm with learned gains, and the scale 1/√d_k as before)."""
     experts: int = 1
     """How many feed-forward networks each layer has, of which a token asks a few (Shazeer et al. 2017); 1 is plain."""
     active_experts: int = 2
@@ -98,6 +101,7 @@ class StackSettings:
             self.experts,
             self.active_experts,
             self.balance,
+            self.qk_norm,
         )
 
     def embedding(self, vocabulary: int, scaled: bool = True) -> Embedding:

@@ -37,6 +37,8 @@ def shard(objective: ModuleT, device_type: str, size: int, compiled: bool) -> Mo
             if isinstance(layer, DecoderLayer):
                 # Used before the layer is, when it reads the source.
                 fully_shard(layer.cross_attention.key_value, mesh=mesh)
+                if layer.cross_attention.key_norm is not None:
+                    fully_shard(layer.cross_attention.key_norm, mesh=mesh)
             fully_shard(layer, mesh=mesh)
     fully_shard(objective, mesh=mesh)
     return objective

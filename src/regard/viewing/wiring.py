@@ -227,7 +227,8 @@ def _describe(path: list[str], module: nn.Module) -> Part | None:
         case Attention():
             kind = "cross-attention" if "cross" in name else "self-attention"
             size = f"{module.d_k}" if module.d_k == module.d_v else f"{module.d_k} and {module.d_v}"
-            return Part(kind, f"{module.heads} × {size}", notes=_scheme(module.positions))
+            normed = () if module.query_norm is None else ("queries and keys normed",)
+            return Part(kind, f"{module.heads} × {size}", notes=normed + _scheme(module.positions))
         case MultiStepAttention():
             return Part("cross-attention", _sizes(module.query))
         case StateAttention():
