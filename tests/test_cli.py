@@ -142,7 +142,7 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     assert nasty.code == 0
     assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
     several = regard("view", shipped.path("everyday-en-de"), "Thank you. Good morning. I am tired.", "--out", page)
-    assert (several.code, several.out) == (0, "Danke!\n")
+    assert (several.code, several.out) == (0, "Vielen Dank.\n")
     assert "translates each sentence by itself; the picture shows the first: Thank you.\n" in several.err
     assert '<dd lang="" dir="auto">Thank you.</dd>' in page.read_text(encoding="utf-8")
     failed(regard("view", words_model, ""), 2, "at least one word")
