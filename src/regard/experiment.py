@@ -30,7 +30,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
 from regard.training.adapters import open_sinks
 from regard.training.log import TrainingLog
-from regard.training.optim import ENDING
+from regard.training.optim import ENDING, height_of
 from regard.training.ranking import Ranking
 from regard.training.report import Ending
 from regard.training.saving import Saver
@@ -150,7 +150,7 @@ class _Run:
         for name in course.idle():
             self.log.say(
                 f"note: `training.optimiser.{name}` is {getattr(course, name)}, which changes nothing: the schedule "
-                f'"{course.schedule}" goes by `{"factor" if course.schedule == "paper" else "rate"}`.'
+                f'"{course.schedule}" goes by `{height_of(course.schedule)}`.'
             )
 
     def _read(self, resume: bool, begins: Beginning | None) -> Dataset:

@@ -21,6 +21,7 @@ from regard.bands.decisive import (
 from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.settings.tree import text_of
+from regard.training.optim import height_of
 from regard.training.usual import TOO_HIGH, Course, Watch
 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
@@ -89,8 +90,7 @@ class Comparison:
         if any(f"{OPTIMISER}.{name}" in differing for name in unknown):
             return []
         found = []
-        highest = "factor" if schedule == "paper" else "rate"
-        for name, above, below in ((highest, TOO_HIGH, TOO_LOW), ("warmup", TOO_LOW, TOO_SHORT)):
+        for name, above, below in ((height_of(schedule), TOO_HIGH, TOO_LOW), ("warmup", TOO_LOW, TOO_SHORT)):
             if values := differing.get(f"{OPTIMISER}.{name}"):
                 found.append(above if values[0] > values[1] else below)
         contrary = TOO_LOW in found and {TOO_HIGH, TOO_SHORT} & set(found)

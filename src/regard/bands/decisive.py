@@ -9,7 +9,7 @@ from typing import Any
 from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.training.objective import ObjectiveSettings
-from regard.training.optim import ENDING
+from regard.training.optim import ENDING, unread_by
 
 OPTIMISER = "training.optimiser"
 CORPUS = "data"  # these settings count where the corpus is generated; of others, the hashes of their files do
@@ -32,8 +32,8 @@ def decisive_settings(recipe: Recipe) -> dict[str, tuple[Any, Any]]:
 
 
 def unused_settings(schedule: str, by_clock: bool) -> set[str]:
-    """What decides nothing where the rate goes so: which of two says how high it is, and where it falls."""
-    found = {f"{OPTIMISER}.{'rate' if schedule == 'paper' else 'factor'}"}
+    """What decides nothing where the rate goes so: settings that it does not read, and an end that it does not mind."""
+    found = {f"{OPTIMISER}.{name}" for name in unread_by(schedule)}
     if schedule not in ENDING:
         found.add("training.steps")
     if not by_clock:

@@ -34,6 +34,16 @@ READ_BY: dict[str, tuple[Schedule, ...]] = {
 }  # fmt: skip
 
 
+def height_of(schedule: str) -> Literal["factor", "rate"]:
+    """The setting that says how high such a schedule goes."""
+    return "factor" if schedule == "paper" else "rate"
+
+
+def unread_by(schedule: str) -> list[str]:
+    """The settings of an optimiser that such a schedule does not read."""
+    return [name for name, schedules in READ_BY.items() if schedule not in schedules]
+
+
 @dataclass(frozen=True)
 class OptimiserSettings:
     """Adam's settings and the schedule's; the defaults are the paper's."""
@@ -97,8 +107,7 @@ class OptimiserSettings:
 
     def idle(self) -> list[str]:
         """The settings that were given and that the schedule does not read."""
-        unread = [name for name, schedules in READ_BY.items() if self.schedule not in schedules]
-        return [name for name in unread if getattr(self, name) != getattr(type(self), name)]
+        return [name for name in unread_by(self.schedule) if getattr(self, name) != getattr(type(self), name)]
 
     def progress(self, step: int, steps: int, over: float = 0.0) -> float:
         """How far step 1, 2, … is on the way from the end of the warm-up to that of the run, from 0 to 1: by steps or,
