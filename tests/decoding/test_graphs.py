@@ -7,13 +7,13 @@ from collections.abc import Hashable
 import pytest
 import torch
 
-from regard.decoding.graphs import Pool, Recorded
+from regard.decoding.graphs import GraphPool, Recorded
 
 
 class _Adds:
     """Adds to a number on the device, with more memory on the way than it keeps."""
 
-    def __init__(self, device: torch.device, pool: Pool) -> None:
+    def __init__(self, device: torch.device, pool: GraphPool) -> None:
         self.number = torch.zeros(1, device=device)
         self.recorded = Recorded(self._add, device, pool)
 
@@ -23,7 +23,7 @@ class _Adds:
 
 
 def _check(device: torch.device) -> None:
-    pool = Pool()
+    pool = GraphPool()
     for _ in range(3):  # each time the recordings before it are gone
         adds = _Adds(device, pool)
         for key in (1, 1, 1, 2, 2, 2):

@@ -221,7 +221,7 @@ class _Engine:
         shape: _Shape,
         specials: Specials,
         settings: SearchSettings,
-        pool: graphs.Pool,
+        pool: graphs.GraphPool,
     ) -> None:
         self.model, self.shape, self.specials, self.settings = model, shape, specials, settings
         self.state = model.fixed(shape.sentences, shape.beams, shape.capacity, shape.source_length)
@@ -337,7 +337,7 @@ class _Engines:
     def __init__(self, model: nn.Module) -> None:
         # The engines live as long as the model, and must not be what keeps it alive.
         self.model, self.lock = proxy(model), Lock()
-        self.pool = graphs.Pool()
+        self.pool = graphs.GraphPool()
         self.kept: OrderedDict[Hashable, _Engine] = OrderedDict()
         keeps(self)
 

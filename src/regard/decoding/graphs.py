@@ -15,7 +15,7 @@ import torch
 from regard.memory import ran_out, release
 
 
-class Pool:
+class GraphPool:
     """The memory that recordings share. When none of them is left the next one begins a new piece.
 
     Torch does not let anyone record into a piece whose recordings are all gone.
@@ -48,7 +48,7 @@ class Recorded:
     with them, until Python's collector comes by.
     """
 
-    def __init__(self, method: Callable[[Hashable], None], device: torch.device, pool: Pool) -> None:
+    def __init__(self, method: Callable[[Hashable], None], device: torch.device, pool: GraphPool) -> None:
         self._method, self._device, self._pool = WeakMethod(method), device, pool
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self._records = device.type == "cuda"

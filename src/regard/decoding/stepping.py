@@ -40,7 +40,7 @@ def recorded(model: SequenceModel[Any]) -> SequenceModel[Any]:
 class _Memory:
     """Fixed memory for a number of rows, the last tokens, their scores, and the recordings between them."""
 
-    def __init__(self, model: Any, rows: int, capacity: int, pool: graphs.Pool) -> None:
+    def __init__(self, model: Any, rows: int, capacity: int, pool: graphs.GraphPool) -> None:
         self.model, self.rows, self.capacity = model, rows, capacity
         self.state = model.fixed(rows, 1, capacity, 0)
         device = self.state.slots().position_1.device
@@ -151,7 +151,7 @@ class RecordedSteps(SequenceModel[RecordedState]):
         device = next(model.parameters()).device
         on_gpu = device.type == "cuda"
         self._free = _Free(MOST_SHARE * within_reach(device) if on_gpu else inf)
-        self._pool = graphs.Pool()
+        self._pool = graphs.GraphPool()
         self._lock = Lock()
 
     def features(self, batch: Batch) -> Tensor:
