@@ -49,6 +49,14 @@ def test_the_picture_of_the_readme_shows_a_shipped_model() -> None:
     assert len(rings) == 8  # one for each word
 
 
+def test_the_readmes_say_how_large_the_translators_are() -> None:
+    sizes = {name: re.findall(r"of ([\d,]+) parameters", (shipped.path(name) / folder.CARD).read_text(encoding="utf-8"))
+             for name in TRANSLATORS}  # fmt: skip
+    assert {round(int(number.replace(",", "")) / 1e6) for (number,) in sizes.values()} == {15}
+    assert "have 15 million weights" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "各有一千五百万个权重" in (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("page", [PAGE, ROOT / "README.md", ROOT / "README.zh-CN.md"], ids=lambda page: page.name)
 def test_translations_come_out_as_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
