@@ -35,6 +35,22 @@ STEADY = (
     "training={by_clock = false, minutes = 60, steps = 2400, save_every = 100, validate_every = 800, keep = 5}",
     "training.optimiser.schedule=inverse-sqrt",
 )
+# What may let `five-minutes` learn more, each for the same short course and a rate that falls to nothing with it.
+SHORT = (
+    "training={by_clock = false, minutes = 60, steps = 2000, validate_every = 1000, save_every = 2000}",
+    "training.optimiser.warmup=200",
+)
+NORMED = "model.qk_norm=true"
+TRIES = {
+    "plain": (),
+    "qk-norm": (NORMED,),
+    "qk-norm-rate-6": (NORMED, "training.optimiser.rate=6e-3"),
+    "qk-norm-rate-8": (NORMED, "training.optimiser.rate=8e-3"),
+    "decay": ("training.optimiser.weight_decay=0.1",),
+    "qk-norm-decay": (NORMED, "training.optimiser.weight_decay=0.1"),
+    "own-output": ("model.tie=embeddings",),
+    "half-batches": ("batch.tokens=12_800", "training.steps=4000", "training.optimiser.warmup=400"),
+}
 R_DROP = {f"multi30k-r-drop-{steps}": ("training.r_drop=5", f"training.steps={steps}") for steps in (12_000, 20_000)}
 WIDE = ("--beam", "12", "--alpha", "0.8")
 
@@ -83,6 +99,11 @@ def by_the_clock(bench: Bench, name: str) -> None:
             bench.result(name, f"{test}{how} BLEU", scores["BLEU"])
 
 
+def short_course(bench: Bench, name: str, overrides: Sequence[str]) -> None:
+    """A short course of `five-minutes` with other settings; its validation loss tells what they are worth."""
+    bench.note(name, bench.train(name, "five-minutes", *corpus(bench, EUROPARL), *SHORT, *overrides))
+
+
 def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) -> None:
     """One run that ends with the mean of its last checkpoints, with that of fewer, and with the last alone."""
     folder = bench.train(name, recipe, *corpus(bench, EUROPARL), *overrides, f"training.average={AVERAGED[0]}")
@@ -126,6 +147,10 @@ def jobs() -> list[Job]:
         *(
             Job(name, 0.2, partial(multi30k, name=name, overrides=seed, language="fr"), minutes=2)
             for name, seed in french.items()
+        ),
+        *(
+            Job(f"try-{name}", 0.25, partial(short_course, name=f"try-{name}", overrides=more), minutes=3)
+            for name, more in TRIES.items()
         ),
         Job("averaging", 0.3, partial(averaging, name="averaging", recipe="five-minutes", overrides=STEADY), minutes=4),
     ]

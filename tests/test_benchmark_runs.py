@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from benchmarks import labels, music, proof, runs
 from benchmarks.runs import Bench, Job, Stopped, options, results, run_asked
+from regard.recipe import load_recipe
 from regard.reproduce.studies import STUDIES
 
 
@@ -118,6 +119,14 @@ def test_the_proof_names_every_row_of_every_study_once() -> None:
     names = [job.name for job in proof.jobs()]
     assert len(set(names)) == len(names)
     assert {f"{study.name}-{row.name}" for study in STUDIES.values() for row in study.rows} < set(names)
+
+
+@pytest.mark.parametrize("name", proof.TRIES)
+def test_tries_of_the_proof_are_short_courses_of_one_recipe_that_differ_from_the_plain_one(name: str) -> None:
+    plain, tried = (load_recipe("five-minutes", [*proof.SHORT, *proof.TRIES[each]]) for each in ("plain", name))
+    assert not tried.training.by_clock
+    assert tried.training.steps * tried.batch.tokens == plain.training.steps * plain.batch.tokens
+    assert (tried == plain) == (name == "plain")
 
 
 def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
