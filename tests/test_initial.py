@@ -131,6 +131,20 @@ def test_unknown_tokens_of_a_vocabulary_that_was_taken_over(tmp_path: Path) -> N
     assert "larger `tokenizer.vocabulary`" not in ran.err
 
 
+def test_without_a_folder_it_is_named_after_the_model_that_goes_on(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin = ("train", f"init={place / 'gpt'}", f"data={{kind='text', text='{place}/a.en'}}", *FEW)
+    before = folder.read_recipe(place / "gpt").name
+    for named, name in (((), f"{before}-further"), (("name=mine",), "mine")):
+        ran = regard(*begin, *named)
+        assert ran.code == 0, ran.err
+        assert folder.read_recipe(tmp_path / "runs" / name).name == name
+    assert regard(*begin, "name=mine", "--out", "elsewhere").code == 0
+    assert folder.read_recipe(tmp_path / "elsewhere").name == "mine"
+
+
 def test_a_run_that_begins_from_nothing() -> None:
     assert beginning_of(load_recipe("demo")) is None
 
@@ -141,6 +155,7 @@ def test_without_a_recipe_the_folders_own_is_used(place: Path, tmp_path: Path) -
     assert ran.code == 0, ran.err
     found, before = folder.read_recipe(tmp_path / "out"), folder.read_recipe(place / "gpt")
     assert (found.model, found.tokenizer) == (before.model, before.tokenizer)
+    assert (found.name, (tmp_path / "out" / "card.md").read_text().count("# out\n")) == ("out", 1)
     failed(regard("train", "training.steps=3"), 2, "or a model to go on from, as init=FOLDER")
 
 

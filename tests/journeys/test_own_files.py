@@ -33,7 +33,7 @@ def test_from_two_files_to_a_model_that_can_be_given_away(tmp_path: Path, monkey
     Path("corpus.de.gz").write_bytes(gzip.compress("\n".join(target).encode()))
 
     with torch.random.fork_rng():
-        ran = regard("train", *SETTINGS, "--source", "corpus.en", "--target", "corpus.de.gz", "name=mine")
+        ran = regard("train", *SETTINGS, "--source", "corpus.en", "--target", "corpus.de.gz", "--out", "runs/mine")
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "The model is in runs/mine. Try: regard translate runs/mine" in ran.err
 

@@ -79,7 +79,8 @@ class _Asked:
     data: list[str]
     arguments: list[str]
     """As they were typed, for the corpus."""
-    folder: Path | None
+    out: Path | None
+    resume: bool
 
     @classmethod
     def of(
@@ -114,7 +115,7 @@ class _Asked:
         keys = "".join(f", {name}={text_of(place)}" for name, place in sides.items())
         data = [f"data={{kind='files'{keys}}}"] if sides else []
         typed = [word for name, place in sides.items() for word in (f"--{name}", quote(place))]
-        return cls(names[0] if names else None, changes, data, typed, out if resume else None)
+        return cls(names[0] if names else None, changes, data, typed, out, resume)
 
     def recipe(self) -> Recipe:
         """The recipe; one that was chosen here is told first."""
@@ -130,20 +131,30 @@ class _Asked:
             )
         choice = self.choose()
         print(choice.to_text(self.arguments), file=sys.stderr)
-        return choice.recipe
+        return self._named(choice.recipe, otherwise=choice.recipe.name)
 
     def given(self) -> Recipe | None:
         """The recipe that was named, or that is in the folder; None where one has to be chosen."""
         from regard import folder, shipped
         from regard.recipe import load_recipe
 
-        if self.folder is not None:
-            return folder.read_recipe(self.folder, [*self.data, *self.changes])
-        name = self.name
-        if name is None and (begun := [change for change in self.changes if change.startswith("init=")]):
-            # Whoever goes on from a model and names no recipe goes on with its own.
-            name = str(shipped.resolve(begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
-        return None if name is None else load_recipe(name, [*self.data, *self.changes])
+        changes = [*self.data, *self.changes]
+        if self.resume and self.out is not None:
+            return folder.read_recipe(self.out, changes)
+        if self.name is not None:
+            return load_recipe(self.name, changes)
+        if not (begun := [change for change in self.changes if change.startswith("init=")]):
+            return None
+        # Whoever goes on from a model and names no recipe goes on with its own, but what it becomes is another model.
+        place = shipped.resolve(begun[-1].removeprefix("init=").strip("\"'"))
+        recipe = load_recipe(str(place / folder.RECIPE), changes)
+        return self._named(recipe, otherwise=f"{recipe.name}-further")
+
+    def _named(self, recipe: Recipe, otherwise: str) -> Recipe:
+        """A recipe that nobody named, under the name that was typed, or that of its folder, or else this one."""
+        if any(change.startswith("name=") for change in self.changes):
+            return recipe
+        return replace(recipe, name=otherwise if self.out is None else self.out.resolve().name)
 
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine."""
