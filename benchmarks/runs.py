@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -28,6 +28,7 @@ from regard.viewing.training_curves import read_metrics
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 PATIENCE = 60.0  # seconds for a command to end by itself when the time is up
+DONE = "done"
 
 
 class Stopped(Exception):  # noqa: N818
@@ -43,7 +44,7 @@ class Job:
     run: Callable[[Bench], None]
     needs: tuple[str, ...] = ()
     minutes: float = 0.0
-    """About how long it takes on an H200."""
+    """About how long it took on an H200, beside others if it shares that; 0 where it has not been run."""
 
 
 @dataclass
@@ -162,10 +163,12 @@ class Bench:
         finally:
             put_back()
 
-    def leave(self) -> None:
-        """End with the exit code of the signal that came, if one did."""
+    def leave(self, endings: Mapping[str, str]) -> None:
+        """End with the exit code of the signal that came, or with 1 where not all runs came to their end."""
         if self.signals:
             raise SystemExit(128 + self.signals[0])
+        if any(ending != DONE for ending in endings.values()):
+            raise SystemExit(1)
 
     def write(self, name: str, content: str) -> None:
         """A file beside the results."""
@@ -233,12 +236,13 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
         began = time.monotonic()
         try:
             job.run(bench)
-            endings[job.name] = "done"
+            endings[job.name] = DONE
         except Stopped as stopped:
             endings[job.name] = f"stopped: {stopped}"
         except Exception as error:  # the others go on
             endings[job.name] = f"failed: {error}"
-        print(f"{job.name}: {endings[job.name]} after {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+        minutes = (time.monotonic() - began) / 60
+        print(f"{job.name}: {endings[job.name]} after {minutes:.1f} minutes", file=sys.stderr, flush=True)
 
     waiting = list(jobs)
     while waiting or running:
@@ -246,7 +250,7 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
             del running[name]
         for job in list(waiting):
             before = [need for need in job.needs if need in known]
-            if any(endings.get(need, "done") != "done" for need in before):
+            if any(endings.get(need, DONE) != DONE for need in before):
                 endings[job.name] = "left out: what it needs is not there"
                 waiting.remove(job)
                 continue
@@ -265,7 +269,10 @@ def options(name: str, description: str | None, minutes: float) -> argparse.Argu
     parser.add_argument("--out", type=Path, default=Path(f"runs/{name}-results"))
     parser.add_argument("--work", type=Path, default=Path(f"runs/{name}"))
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
-    parser.add_argument("--minutes", type=float, default=minutes)
+    limit = "as long as it takes" if math.isinf(minutes) else f"{minutes:g}"
+    parser.add_argument(
+        "--minutes", type=float, default=minutes, help=f"when to stop all runs, to go on later: {limit}"
+    )
     parser.add_argument("--only", help="names of runs, with commas between them; * stands for anything")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
     parser.add_argument("--list", action="store_true", help="name the runs, and run none")
@@ -306,7 +313,7 @@ def run_asked(
     if (log := bench.work / "log.txt").is_file():
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(made)
-    bench.leave()
+    bench.leave(endings)
 
 
 def _listed(job: Job) -> str:

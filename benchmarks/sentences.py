@@ -18,6 +18,7 @@ from benchmarks.runs import Bench, Job, options, results, run_asked
 FRENCH = (
     "L'accord sur la zone économique européenne a été signé en août 1992.",  # Bahdanau et al. 2015, figure 3
     "Je suis étudiant.",
+    "Je suis étudiant",
 )
 CHINESE = ("我爱机器学习", "机器学习很有趣")
 HELD_OUT = 25  # of so many English sentences, one is for validation and one for the test

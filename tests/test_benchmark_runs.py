@@ -146,6 +146,20 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
         run("a-1,d-*")
 
 
+def test_a_run_that_failed_is_told_by_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [
+        Job("good", 1.0, lambda _bench: None),
+        Job("bad", 1.0, lambda _bench: print(1 / 0)),
+        Job("late", 1.0, lambda _bench: None, ("bad",)),
+    ]
+    with pytest.raises(SystemExit) as ended:
+        run_asked(nothing_to_do(tmp_path, "--cpu"), jobs, lambda _out, endings: ", ".join(endings.values()), spare=0)
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert said.out == "done, failed: division by zero, left out: what it needs is not there\n"
+    assert "bad: failed: division by zero after 0.0 minutes" in said.err
+
+
 def test_runs_are_listed_in_words() -> None:
     code = """
 from benchmarks.runs import Job, options, run_asked
