@@ -68,6 +68,7 @@ def test_a_run_that_is_not_compared_says_so_once(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [(["model.d_ff=64"], "`model.d_ff` is 64, not 128."),
+     (["data.source_language='en'", "data.target_language='fr'"], "it is from en to fr, not from en to de."),
      (["training.label_smoothing=0.1", "batch.layout='packed'"],
       "`batch.layout` is \"packed\", not \"buckets\"; `training.label_smoothing` is 0.1, not 0.0."),
      (["model={d_ff = 64, d_model = 32, heads = 4, norm = 'post'}", "tokenizer.vocabulary=99"],

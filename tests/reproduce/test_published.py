@@ -36,7 +36,7 @@ from regard.reproduce import judging
 from regard.reproduce import published as module
 from regard.reproduce.judging import Judge
 from regard.reproduce.published import Figure, Publication, Publications, TestFiles, Verdict, check, published
-from regard.reproduce.sameness import Made
+from regard.reproduce.sameness import Made, in_words
 from tests.tiny import ENGLISH, GERMAN, failed
 from tests.tiny import regard as command
 
@@ -262,6 +262,21 @@ def test_a_model_of_other_settings_is_refused_and_each_is_named(name: str, overr
     assert found is not None
     assert found.startswith(f"here: it must hold a model that was made as that one, but {said}. Train one with the ")
     assert f"`regard reproduce {name}` prints, or name another folder; `regard evaluate` scores any" in found
+
+
+def test_of_many_differences_the_first_are_named() -> None:
+    changes = [f"model.{key}=64" for key in ("d_model", "d_ff", "d_k")]
+    changes += ["tokenizer.split_punctuation=false", "search.beam=1", "batch.tokens=999"]
+    found = refused(made_as("multi30k", *changes), "multi30k")
+    assert found is not None
+    assert found.count("` is ") == module.NAMED
+    assert "; 1 more. Train one" in found
+
+
+def test_a_setting_that_is_not_there_is_told() -> None:
+    assert in_words("a.b", None, True) == "`a.b` is not set, but must be true"
+    assert in_words("a.b", 1, None) == "`a.b` is 1, but must not be set"
+    assert in_words("a.b", 1, 2) == "`a.b` is 1, not 2"
 
 
 def test_the_search_of_a_language_model_decides_nothing() -> None:

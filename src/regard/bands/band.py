@@ -31,6 +31,8 @@ class Band:
     command: str | None
     machine: str
     """And the version of torch."""
+    languages: tuple[str, ...] = ()
+    """Of source and target, where they are known."""
 
     def to_toml(self) -> str:
         """The file it is kept in."""
@@ -44,6 +46,7 @@ class Band:
             f"examples = {self.examples}",
             f"tokens = {self.tokens}",
             f"corpus = {text_of(self.corpus)}",
+            *([f"languages = {text_of(self.languages)}"] if self.languages else []),
             f"stretch = {course.stretch}",
             "",
             "# Each row: step, mean over the runs, standard deviation. A training loss is the mean of a stretch.",
@@ -78,7 +81,7 @@ def read_band(file: Path) -> Band:
         course = Course(found["recipe"], len(found["seeds"]), found["stretch"], *rows)
         return Band(
             course, found["settings"], found["examples"], found["tokens"], tuple(found["corpus"]),
-            tuple(found["seeds"]), found.get("command"), found["machine"],
+            tuple(found["seeds"]), found.get("command"), found["machine"], tuple(found.get("languages", ())),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(

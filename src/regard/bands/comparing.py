@@ -15,6 +15,7 @@ from regard.bands.decisive import (
     OPTIMISER,
     corpus_hashes,
     decisive_settings,
+    languages_of,
     unused_settings,
     within,
 )
@@ -55,6 +56,9 @@ class Comparison:
         found = [_in_words(key, *values) for key, values in differing.items() if within(key, MUST_BE_SAME)]
         if self._swapped():
             found.append("its files are the same the other way round")
+        here, usual = languages_of(self.recipe), self.band.languages
+        if here and usual and here != usual:
+            found.append(f"it is from {' to '.join(here)}, not from {' to '.join(usual)}")
         amounts = self._other_amounts()
         if amounts and not found:
             asked = [_in_words(key, *values) for key, values in differing.items() if within(key, [CORPUS])]

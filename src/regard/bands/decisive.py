@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.data.generated import Generated
+from regard.data.sources import Files
 from regard.recipe import Recipe
 from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING, unread_by
@@ -39,6 +40,15 @@ def unused_settings(schedule: str, by_clock: bool) -> set[str]:
     if not by_clock:
         found.add("training.minutes")
     return found
+
+
+def languages_of(recipe: Recipe) -> tuple[str, ...]:
+    """Source and target of a corpus in files, where settings or the files' names tell both; else nothing."""
+    data = recipe.data
+    if not isinstance(data, Files):
+        return ()
+    named = data.by_name if any(data.by_name) else (data.source_language, data.target_language)
+    return tuple(map(str, named)) if all(named) else ()
 
 
 def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:

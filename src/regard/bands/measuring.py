@@ -11,7 +11,7 @@ from typing import Any
 
 from regard import folder
 from regard.bands.band import Band
-from regard.bands.decisive import corpus_hashes, decisive_settings
+from regard.bands.decisive import corpus_hashes, decisive_settings, languages_of
 from regard.errors import DataError, MissingError, UsageError
 from regard.recipe import Recipe
 from regard.training.usual import Course, Stretches, Usual
@@ -41,6 +41,7 @@ def band_of_runs(places: Sequence[Path]) -> Band:
         {key: value for key, (value, default) in decisive_settings(first).items() if value != default},
         corpus["examples"], corpus["tokens"], corpus_hashes(corpus),
         tuple(recipe.seed for recipe in recipes), _command(start), f"{start['machine']}, torch {start['torch']}",
+        languages_of(first),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ FIGURES = Path(__file__).parent / "figures.toml"
 PUBLIC = "docs/reproduce.md says what has to be in that folder"
 MADE = 'docs/shipped.md, "How they were made", has the commands that make this file'
 
+NAMED = 5  # at most so many differences, where a model was not made as the published one
+
 
 @dataclass(frozen=True)
 class TestFiles:
@@ -299,8 +301,10 @@ def _must_be_one(made: Made, place: str, name: str, known: Publications) -> None
     to_do = f"Train one with the command that `regard reproduce {name}` prints"
     if fitting:
         to_do = f"Check it against {' or '.join(fitting)}, since it was made as that"
+    more = [f"{len(departures) - NAMED:,} more"] if len(departures) > NAMED else []
     raise UsageError(
-        f"{place} it must hold a model that was made as that one, but {whose}{'; '.join(departures)}. {to_do}, or "
+        f"{place} it must hold a model that was made as that one, but {whose}"
+        f"{'; '.join([*departures[:NAMED], *more])}. {to_do}, or "
         "name another folder; `regard evaluate` scores any model."
     )
 

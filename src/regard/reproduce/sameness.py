@@ -109,8 +109,9 @@ def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
 
 def in_words(key: str, value: Any, wanted: Any) -> str:
     """A difference as part of a sentence."""
-    is_value, is_wanted = ("not set" if each is None else text_of(each) for each in (value, wanted))
-    return f"`{key}` is {is_value}, {'but must not be set' if wanted is None else f'not {is_wanted}'}"
+    if wanted is None:
+        return f"`{key}` is {text_of(value)}, but must not be set"
+    return f"`{key}` is {'not set, but must be' if value is None else f'{text_of(value)}, not'} {text_of(wanted)}"
 
 
 def _flat(settings: Any, path: str = "") -> Iterator[tuple[str, Any]]:
