@@ -68,7 +68,7 @@ def _positions(model: Model, averages: Mapping[str, Mapping[str, Floats]]) -> st
     shown = {
         "offset -1": "the token before: {:.0%} of its weight",
         "offset +1": "the token after: {:.0%} of its weight",
-        "evenness": "all tokens: evenness {:.2f}",
+        "evenness": "all tokens: {:.0%} of the largest entropy",
     }
     for figure, caption in shown.items():
         values_LH = averages["encoder"][figure]
@@ -112,7 +112,7 @@ def _paper(model: Model) -> str:
         values_LH = weights_LHQK[:, :, row[-1], keys].sum(axis=-1)
         order = np.argsort(-values_LH, axis=None)[:ROWS]
         heads = [(int(one), int(two)) for one, two in zip(*np.unravel_index(order, values_LH.shape), strict=True)]
-        parts.append((f"where “{word}” looks; wanted is “{other}”", _row(model, sentence, row[-1], heads, "")))
+        parts.append((f"where “{word}” looks; expected: “{other}”", _row(model, sentence, row[-1], heads, "")))
     return joined(parts, across=False)
 
 

@@ -36,7 +36,7 @@ CHINESE = "Chinese to English"
 SEEDS = "BLEU tokenised, lower-cased: seeds 1, 2, 3"
 ROWS = {
     "five-minutes": "the recipe as it is, beam 4",
-    "five-minutes-sinusoidal": "that, so many steps, compiled before, beam 4",
+    "five-minutes-sinusoidal": "*base*, 8,450 steps, compiled before, beam 4",
     "twenty-five-minutes": "the recipe as it is, beam 4",
     "shakespeare": "the last tenth of the plays",
     "war-and-peace": "the last tenth of the novel",
