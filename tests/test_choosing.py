@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regard import choosing, planning
-from regard.choosing import choose
+from regard import choosing, planning, shipped
+from regard.choosing import choose, choose_further
 from regard.data.corpus import Files
 from regard.data.glance import CorpusSize
 from regard.machine import Machine
@@ -64,6 +64,45 @@ def test_the_choice_follows_corpus_and_machine(
     words = shlex.split(command)
     assert words[:3] == ["regard", "train", preset]
     assert load_recipe(preset, [*DATA, *[word for word in words[3:] if "=" in word]]) == found.recipe
+
+
+def test_who_asks_for_steps_gets_a_rate_that_goes_by_them(quick: None) -> None:
+    found = choose(corpus(5_000), CPU, DATA, ["training.steps=300"])
+    course = found.recipe.training
+    assert (course.steps, course.validate_every, course.optimiser.warmup) == (300, 50, 60)
+    assert found.changes.count("training.steps=300") == 1
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tokens", "steps"), [(400, 1_024, 200), (20_000, 14_336, 400), (4_000_000, 25_600, 5_000)]
+)
+def test_a_model_goes_on_with_small_batches_few_steps_and_a_low_rate(
+    pairs: int, tokens: int, steps: int, quick: None
+) -> None:
+    own, sides = str(shipped.path("everyday-en-de") / "recipe.toml"), {"source": "a.en", "target": "a.de"}
+    found = choose_further(own, corpus(pairs), CPU, ["init=everyday-en-de"], sides)
+    recipe, before = found.recipe, load_recipe("everyday-en-de")
+    assert (recipe.model, recipe.tokenizer, recipe.search) == (before.model, before.tokenizer, before.search)
+    assert recipe.data == Files("a.en", "a.de")
+    assert (recipe.batch.tokens, recipe.training.steps) == (tokens, steps)
+    assert recipe.training.optimiser.rate == choosing.FURTHER.rate < before.training.optimiser.rate
+    # The command in full gives the same recipe.
+    words = shlex.split(found.to_text(["--source", "a.en"]).split("said in full: regard train ")[1])
+    assert choose_further(own, corpus(pairs), CPU, words[:-2], sides).recipe == recipe
+
+
+def test_what_is_typed_stands_above_the_course_of_a_model_that_goes_on(quick: None) -> None:
+    own = str(shipped.path("everyday-en-de") / "recipe.toml")
+    typed = ["init=everyday-en-de", "training.steps=1000", "training.optimiser.rate=1e-5", *DATA]
+    found = choose_further(own, None, CPU, typed, None)
+    course = found.recipe.training
+    assert (course.steps, course.optimiser.rate, course.optimiser.warmup, course.validate_every) == (
+        1000,
+        1e-5,
+        100,
+        50,
+    )
+    assert not [reason for reason in found.reasons if "rate" in reason or "steps" in reason]
 
 
 def test_on_a_slow_cpu_steps_are_cut_and_this_is_said(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

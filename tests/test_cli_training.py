@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,14 +79,14 @@ def test_without_a_recipe_one_is_chosen_told_and_used(files: list[str], trained:
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "No recipe was given, so here is one:\n  `tiny`: 520 pairs; " in ran.err
     assert "The model is in x. Try: regard translate x" in ran.err
-    assert trained[0].name == "tiny"
+    assert trained[0].name == "x"
     assert (trained[0].training.steps, trained[0].tokenizer.vocabulary) == (7, 1_000)
     # The command that it prints trains by the same recipe.
     (line,) = [line for line in ran.err.split("\n") if "said in full: " in line]
     again = regard(*shlex.split(line.split("said in full: regard ")[1]))
     assert again.code == 0
     assert "No recipe was given" not in again.err
-    assert trained[1] == trained[0]
+    assert trained[1] == replace(trained[0], name="tiny")  # of no folder
 
 
 def test_the_plan_of_a_chosen_recipe_says_why(files: list[str]) -> None:
@@ -211,3 +212,10 @@ def test_a_plan_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (ran.code, ran.out) == (66, "")
     assert "no.en: there is no such file" in ran.err
     assert "--world" in regard("train", "tiny", "--plan", "--world", "0").err
+
+
+def test_where_nothing_was_begun_nothing_can_go_on(tmp_path: Path) -> None:
+    for out in (tmp_path, tmp_path / "new"):
+        failed(
+            regard("train", "--resume", "--out", out), 66, f"{out}: must hold a run to go on with", "without --resume"
+        )

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard import experiment, folder
+from regard.data.corpus import Files
 from regard.errors import MissingError, UsageError
 from regard.initial import beginning_of
 from regard.recipe import Recipe, load_recipe
@@ -129,6 +130,27 @@ def test_unknown_tokens_of_a_vocabulary_that_was_taken_over(tmp_path: Path) -> N
     assert ran.code == 0, ran.err
     assert "are unknown to the vocabulary, which was learned from other text. Take over one that knows" in ran.err
     assert "larger `tokenizer.vocabulary`" not in ran.err
+
+
+def test_what_is_typed_takes_the_place_of_the_whole_corpus(place: Path, tmp_path: Path) -> None:
+    """A model that goes on would validate on the old corpus, or read the new source beside the old target."""
+    old, new = (tmp_path / name for name in ("old", "new"))
+    files = {key: str(place / name) for key, name in (("valid_source", "a.en"), ("valid_target", "a.de"))}
+    first = [pairs(place), *(f"data.{key}={file}" for key, file in files.items()), "model.kind=decoder-only"]
+    assert regard("train", f"init={place / 'gpt'}", *first, *FEW, "licence=cc-by-4.0", "--out", old).code == 0
+    write_lines(tmp_path / "b.tsv", [f"{one}\t{two}!" for one, two in zip(ENGLISH, GERMAN, strict=True)])
+    ran = regard("train", f"init={old}", *FEW, "--source", tmp_path / "b.tsv", "--out", new)
+    assert ran.code == 0, ran.err
+    assert folder.read_recipe(new).data == Files(str(tmp_path / "b.tsv"))
+    assert (folder.read_recipe(old).licence, folder.read_recipe(new).licence) == ("cc-by-4.0", None)
+
+
+def test_whose_data_the_first_model_learned_from_is_told_of_the_second() -> None:
+    owed = load_recipe("everyday-en-de").attribution
+    assert owed
+    found = load_recipe("small", ["init=everyday-en-de", "attribution=['Somebody else.']"]).attribution
+    assert found == ("Somebody else.",)  # what is typed stands
+    assert load_recipe("small", ["init=everyday-en-de"]).attribution == owed
 
 
 def test_without_a_folder_it_is_named_after_the_model_that_goes_on(

@@ -214,8 +214,9 @@ def _training(place: Path, recipe: Recipe, result: Result, events: Sequence[Even
     if typed := [event["command"] for event in starts if event.get("command")]:
         parts.append("Trained by:\n\n```sh\n" + "\n".join(typed) + "\n```")
     again = "trains such a model again, though not to the bit" if settings.by_clock else "trains the model again"
+    needed = "the same corpus" if recipe.init is None else f"the same corpus and `{Path(recipe.init).name}`"
     parts.append(
-        f"`{folder.RECIPE}` holds every setting. With the same corpus in place, this {again}:\n\n"
+        f"`{folder.RECIPE}` holds every setting. With {needed} in place, this {again}:\n\n"
         f"```sh\nregard train {_recipe_name(place, recipe)} --out again\n```"
     )
     if (place / CURVES).is_file():
@@ -247,8 +248,9 @@ def _limits(recipe: Recipe, languages: Sequence[str]) -> str:
 
 
 def _licence(recipe: Recipe) -> str:
+    whose = "the corpus" if recipe.init is None else f"the corpus, and at that of `{Path(recipe.init).name}`,"
     stated = recipe.licence or (
-        "Not stated. Whoever gives the model away has to look at the licence of the corpus first; "
+        f"Not stated. Whoever gives the model away has to look at the licence of {whose} first; "
         "`licence` in the recipe puts a licence here."
     )
     parts = [f"## Licence\n\n{stated}"]

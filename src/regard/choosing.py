@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
@@ -23,7 +23,8 @@ class Choice:
     """A recipe chosen for a corpus and a machine: a preset, what is changed in it, and why."""
 
     recipe: Recipe
-    preset: str
+    preset: str | None
+    """None where a model goes on with its own recipe."""
     changes: tuple[str, ...]
     """What was chosen, and then what was asked for."""
     reasons: tuple[str, ...]
@@ -32,7 +33,8 @@ class Choice:
     def to_text(self, arguments: Sequence[str]) -> str:
         """The reasons, the plan, and the command that says the same; `arguments` are those for the corpus."""
         lines = ["No recipe was given, so here is one:", *(f"  {reason}" for reason in self.reasons)]
-        command = " ".join(["regard train", self.preset, *map(quote, self.changes), *arguments])
+        named = [] if self.preset is None else [self.preset]
+        command = " ".join(["regard train", *named, *map(quote, self.changes), *arguments])
         return "\n".join([*lines, self.plan.to_text(), f"The same, said in full: {command}"])
 
 
@@ -47,6 +49,22 @@ class _Candidate:
 
 
 TINY, SMALL = _Candidate("tiny", 120, 3_000, 10_000), _Candidate("small", 40, 5_000, 30_000)
+
+
+@dataclass(frozen=True)
+class _Further:
+    """How a model goes on: the bounds of its batches and steps, its epochs, and a rate for Adam."""
+
+    fewest_tokens: int = 1_024
+    most_tokens: int = 4_096
+    steps_an_epoch: int = 20
+    epochs: int = 20
+    fewest: int = 200
+    most: int = 5_000
+    rate: float = 2e-4
+
+
+FURTHER = _Further()
 MEDIUM, BASE = _Candidate("medium", 40, 10_000, 60_000), _Candidate("base", 20, 50_000, 100_000)
 
 
@@ -57,7 +75,9 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         reason = "`small`: the corpus comes through a pipe, so that its size is not known"
         return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
     for candidate in _candidates(size, machine):
-        steps = _steps(candidate, size)
+        suited = _steps(candidate, size)
+        # Who asks for a number of steps gets them, and a rate that goes by them.
+        steps = load_recipe(candidate.preset, [*data, f"training.steps={suited}", *overrides]).training.steps
         changes, reasons = _changes(candidate, size)
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
         found = plan(recipe, machine, size)
@@ -65,18 +85,61 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         if not too_long:
             break
     why = f"{found.epochs}; training stops earlier when validation stops improving"
-    # Who asks for a number of steps gets them.
-    if too_long and recipe.training.steps == steps:
+    if too_long and steps == suited:
         hours = found.seconds / 3600
         fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
         why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
         found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
-        steps = fewer
+        steps = suited = fewer
     reasons.append(f"training.steps={steps}: {why}")
-    stands = [change for change in [*changes, *_schedule(candidate, steps)] if _holds(recipe, change)]
+    chosen = [*changes, *_schedule(candidate, steps)[0 if steps == suited else 1 :]]
+    return _choice(recipe, candidate.preset, chosen, overrides, reasons, found)
+
+
+def choose_further(
+    recipe: str, size: CorpusSize | None, machine: Machine, overrides: Sequence[str], sides: Mapping[str, str] | None
+) -> Choice:
+    """A course for a model that goes on with its own `recipe`, a file, which once made it from nothing.
+
+    Smaller batches, fewer steps, and Adam at a low rate, so that it learns the new text without losing the old.
+    """
+    before = load_recipe(recipe, overrides, sides)
+    tokens = FURTHER.most_tokens if size is None else size.tokens / FURTHER.steps_an_epoch
+    tokens = min(before.batch.tokens, max(FURTHER.fewest_tokens, before.batch.row, _rounded(tokens, 256)))
+    epoch = 0.0 if size is None else size.tokens / (FILLED * tokens)
+    suited = min(FURTHER.most, max(FURTHER.fewest, _rounded(FURTHER.epochs * epoch, 50)))
+    steps = load_recipe(recipe, [f"training.steps={suited}", *overrides], sides).training.steps
+    every = max(10, _rounded(steps / 20, 10))
+    course = [
+        f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
+        "training.patience=5", "training.keep_best=3", "training.average=3", 'training.average_of="best"',
+        "training.by_clock=false",
+    ]  # fmt: skip
+    rate = [
+        'training.optimiser.kind="adam"', 'training.optimiser.schedule="linear"',
+        f"training.optimiser.rate={text_of(FURTHER.rate)}", f"training.optimiser.warmup={steps // 10}",
+    ]  # fmt: skip
+    chosen = [f"batch.tokens={tokens}", *course[0 if steps == suited else 1 :], *rate]
+    found = load_recipe(recipe, [*chosen, *overrides], sides)
+    planned = plan(found, machine, size)
+    reasons = [
+        f"that of `{before.init}`, but for how it goes on from there",
+        f"batch.tokens={tokens}: small batches, since there is less to read",
+        f"training.steps={steps}: {planned.epochs}; training stops earlier when validation stops improving",
+        f"training.optimiser.rate={text_of(FURTHER.rate)}: low, so that what it knows is not lost",
+    ]
+    return _choice(found, None, chosen, overrides, reasons, planned)
+
+
+def _choice(
+    recipe: Recipe, preset: str | None, chosen: Sequence[str], overrides: Sequence[str], reasons: Sequence[str],
+    found: Plan,
+) -> Choice:  # fmt: skip
+    """What was chosen, where nothing that was asked for took its place, and the reasons for that."""
+    stands = [change for change in chosen if _holds(recipe, change)]
     reasons = [reasons[0], *(reason for reason in reasons[1:] if reason.partition(":")[0] in stands)]
-    return Choice(recipe, candidate.preset, (*stands, *overrides), tuple(reasons), found)
+    return Choice(recipe, preset, (*stands, *overrides), tuple(reasons), found)
 
 
 def _holds(recipe: Recipe, change: str) -> bool:

@@ -146,6 +146,7 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     with torch.device("meta"):
         model = build_any(recipe.model, answers, vocabulary)
     length = _row_length(recipe, size)
+    length = min(length, model.context or length)  # a packed row may be longer than any sentence in it
     moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
     alone = count_training(model, length, recipe.batch.tokens, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))

@@ -6,7 +6,7 @@ command line (`training.steps=500`). Presets are recipe files inside the package
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from regard import settings, shipped
 from regard.data.batching import BatchSettings
-from regard.data.corpus import CorpusSettings, Elsewhere, Music
+from regard.data.corpus import CorpusSettings, Elsewhere, Files, Music
 from regard.data.generated import Generated
 from regard.data.labelled import answers_of
 from regard.decoding.search import SearchSettings
@@ -138,10 +138,15 @@ def find(name: str) -> Path:
     return file
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from a file or a preset, with `key=value` overrides on top."""
+def load_recipe(name: str, overrides: Sequence[str] = (), sides: Mapping[str, str] | None = None) -> Recipe:
+    """A recipe from a file or a preset, with `key=value` overrides on top.
+
+    Files of two `sides` take the place of its whole corpus: what it validates and tests on goes with what it trains on.
+    """
     is_file = name.endswith(".toml") or "/" in name
     tree = settings.read(Path(name) if is_file else find(name), find, settings.table_kinds(Recipe))
+    if sides:
+        tree = {**tree, "data": {"kind": Files.kind, **sides}}
     return build_recipe(_begun(tree, overrides), overrides, name)
 
 
@@ -160,6 +165,7 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The tree with the vocabulary and the model of the folder that `init` names; what is typed goes on top of them.
 
     Of the model's own settings stay those that no weight depends on, and its kind where the same weights serve both.
+    Whose data it learned from is told of what goes on from it, too.
     """
     asked = settings.override(tree, overrides, settings.table_kinds(Recipe))
     if not isinstance(asked.get("init"), str):
@@ -172,6 +178,8 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     if not place.is_file():
         raise MissingError(f"init: must be a model folder, but {asked['init']} has no {place.name}. Is the path right?")
     before = settings.read(place, find)
+    owed = [*before.get("attribution", []), *tree.get("attribution", [])]
+    tree = {**tree, "attribution": list(dict.fromkeys(owed))}
     model, own = dict(before.get("model", {})), asked.get("model", {})
     kind, was = own.get("kind", DEFAULT_KIND), model.get("kind", DEFAULT_KIND)
     if was == BODY and kind in LABELLING:

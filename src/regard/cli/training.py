@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.common import STOPPED_BY
-from regard.errors import UsageError
+from regard.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from regard.choosing import Choice
@@ -76,7 +76,7 @@ class _Asked:
 
     name: str | None
     changes: list[str]
-    data: list[str]
+    sides: dict[str, str]
     arguments: list[str]
     """As they were typed, for the corpus."""
     out: Path | None
@@ -89,7 +89,6 @@ class _Asked:
     ) -> _Asked:  # fmt: skip
         """Sort the arguments into the recipe and its changes."""
         from regard.data.formats import format_by_name
-        from regard.settings.tree import text_of
 
         arguments = [recipe, *overrides] if recipe is not None else []
         names = [argument for argument in arguments if _is_recipe(argument)]
@@ -112,10 +111,16 @@ class _Asked:
                 "See: regard train --help"
             )
         sides = {name: place for name, place in (("source", source), ("target", target)) if place is not None}
-        keys = "".join(f", {name}={text_of(place)}" for name, place in sides.items())
-        data = [f"data={{kind='files'{keys}}}"] if sides else []
         typed = [word for name, place in sides.items() for word in (f"--{name}", quote(place))]
-        return cls(names[0] if names else None, changes, data, typed, out, resume)
+        return cls(names[0] if names else None, changes, sides, typed, out, resume)
+
+    @property
+    def data(self) -> list[str]:
+        """The sides of the corpus as a setting."""
+        from regard.settings.tree import text_of
+
+        keys = "".join(f", {name}={text_of(place)}" for name, place in self.sides.items())
+        return [f"data={{kind='files'{keys}}}"] if self.sides else []
 
     def recipe(self) -> Recipe:
         """The recipe; one that was chosen here is told first."""
@@ -124,47 +129,58 @@ class _Asked:
         known = self.given()
         if known is not None:
             return known
-        if world_size() > 1:
+        if world_size() > 1 and not self._begun:  # what is chosen for a model that goes on is the same on any machine
             raise UsageError(
                 "train: several processes must be given one recipe, but none was. Let `regard train --source … "
                 "--target … --plan` choose one, and use the command it prints."
             )
         choice = self.choose()
-        print(choice.to_text(self.arguments), file=sys.stderr)
-        return self._named(choice.recipe, otherwise=choice.recipe.name)
+        if _speaks():
+            print(choice.to_text(self.arguments), file=sys.stderr)
+        return self._own(choice.recipe)
 
     def given(self) -> Recipe | None:
         """The recipe that was named, or that is in the folder; None where one has to be chosen."""
-        from regard import folder, shipped
+        from regard import folder
         from regard.recipe import load_recipe
 
-        changes = [*self.data, *self.changes]
         if self.resume and self.out is not None:
-            return folder.read_recipe(self.out, changes)
-        if self.name is not None:
-            return load_recipe(self.name, changes)
-        if not (begun := [change for change in self.changes if change.startswith("init=")]):
-            return None
-        # Whoever goes on from a model and names no recipe goes on with its own, but what it becomes is another model.
-        place = shipped.resolve(begun[-1].removeprefix("init=").strip("\"'"))
-        recipe = load_recipe(str(place / folder.RECIPE), changes)
-        return self._named(recipe, otherwise=f"{recipe.name}-further")
-
-    def _named(self, recipe: Recipe, otherwise: str) -> Recipe:
-        """A recipe that nobody named, under the name that was typed, or that of its folder, or else this one."""
-        if any(change.startswith("name=") for change in self.changes):
-            return recipe
-        return replace(recipe, name=otherwise if self.out is None else self.out.resolve().name)
+            if not (self.out / folder.RECIPE).is_file():
+                raise MissingError(
+                    f"{self.out}: must hold a run to go on with, but has no {folder.RECIPE}: nothing was begun there. "
+                    "Give the whole command, without --resume."
+                )
+            return folder.read_recipe(self.out, [*self.data, *self.changes])
+        return None if self.name is None else load_recipe(self.name, self.changes, self.sides)
 
     def choose(self) -> Choice:
-        """A recipe for this corpus and this machine."""
-        from regard.choosing import choose
+        """A recipe for this corpus and this machine, or the course of a model that goes on with its own."""
+        from regard import folder, shipped
+        from regard.choosing import choose, choose_further
         from regard.data.glance import measure
         from regard.recipe import load_recipe
 
+        if self._begun:
+            own = str(shipped.resolve(self._begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
+            settings = load_recipe(own, self.changes, self.sides)
+            return choose_further(own, measure(settings.data), _machine(settings), self.changes, self.sides)
         settings = load_recipe("small", [*self.data, *self.changes])
-        size = measure(settings.data)
-        return choose(size, _machine(settings), self.data, self.changes)
+        return choose(measure(settings.data), _machine(settings), self.data, self.changes)
+
+    @property
+    def _begun(self) -> list[str]:
+        return [change for change in self.changes if change.startswith("init=")]
+
+    def _own(self, recipe: Recipe) -> Recipe:
+        """A recipe that nobody named, as one of its own: called as its folder, and nobody's licence goes with it."""
+        typed = {change.partition("=")[0].strip() for change in self.changes}
+        otherwise = f"{recipe.name}-further" if self._begun else recipe.name
+        name = otherwise if self.out is None else self.out.resolve().name
+        return replace(
+            recipe,
+            name=recipe.name if "name" in typed else name,
+            licence=recipe.licence if "licence" in typed else None,
+        )
 
 
 def _is_recipe(argument: str) -> bool:
