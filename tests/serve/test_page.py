@@ -930,6 +930,18 @@ def test_the_name_of_the_model_is_read_at_any_width(visit: Opener, shipped_serve
     page.context.close()
 
 
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+def test_every_view_is_in_sight_on_a_phone(visit: Opener, language: str) -> None:
+    page = visit("translate", viewport={"width": 375, "height": 812}, locale=language)
+    links = page.locator("nav#nav a")
+    expect(links).to_have_count(5)
+    for link in links.all():
+        box = link.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 375
+
+
 @pytest.mark.parametrize("model", VIEWS)
 def test_nothing_sticks_out_on_a_phone(visit: Opener, model: str) -> None:
     page = visit("inside", model, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)

@@ -65,14 +65,12 @@ const toldApart = (models) => models.map((model) => ({
 
 function drawTop() {
   $("skip").textContent = t("skip");
-  const nav = $("nav"), middle = (each) => each.getBoundingClientRect().x + each.offsetWidth / 2;
+  const nav = $("nav");
   nav.setAttribute("aria-label", t("menu"));
   const current = wanted() ?? firstFor(app.model);
   nav.replaceChildren(...VIEWS.filter((view) => view === current || view.suits(app.model)).map((view) => make("a", {
     href: `#${view.id}`, "aria-current": view === current ? "page" : null,
   }, t(`${view.id}.menu`))));
-  // Not scrollIntoView: Tab would begin there.
-  nav.scrollLeft += middle(nav.querySelector("[aria-current]")) - middle(nav);
   const models = app.models.map((model) => [model.id, model.name]);
   $("settings").replaceChildren(
     select({ label: t("model"), options: models, value: app.model.id, change: exchange, hideLabel: true }).box,
