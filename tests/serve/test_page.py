@@ -942,6 +942,18 @@ def test_every_view_is_in_sight_on_a_phone(visit: Opener, language: str) -> None
         assert box["x"] + box["width"] <= 375
 
 
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+def test_every_head_has_room_in_every_language(visit: Opener, shipped_server: Running, language: str) -> None:
+    page = visit("attention", "everyday-en-de", address=shipped_server.address, locale=language)
+    page.locator(".atlas td").first.wait_for()
+    frame = page.locator(".atlas-frame")
+    assert frame.evaluate("({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth")
+    # The mark of the chosen head is drawn around it.
+    right = "(each) => each.getBoundingClientRect().right"
+    assert page.locator(".atlas td canvas").last.evaluate(right) + 3 <= frame.evaluate(right)
+    page.context.close()
+
+
 @pytest.mark.parametrize("model", VIEWS)
 def test_nothing_sticks_out_on_a_phone(visit: Opener, model: str) -> None:
     page = visit("inside", model, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
