@@ -53,10 +53,10 @@ class Translate {
   build(root) {
     this.output = make("div.output", { dir: "auto", role: "group", "aria-label": t("translate.output"), onscroll: () => this.closeMenu(false) });
     rove(this.output, ".word", neighbour);
-    this.status = status(this.output);
     this.announcer = make("div.unseen", { "aria-live": "polite" });
     this.facts = make("div.facts");
     this.others = make("div.others");
+    this.status = status(this.output, this.facts, this.others);
     this.call = make("pre", { tabindex: "0", "aria-label": t("call") });
     this.files = make("div.files");
     this.menu = make("div.alternatives", { role: "dialog", "aria-label": t("translate.alternatives"), hidden: true });
@@ -138,7 +138,7 @@ class Translate {
     if (text.length >= this.app.limits.text) this.announcer.textContent = this.count.textContent;
     this.tries.hidden = Boolean(text) || !this.tries.querySelector("button");
     this.closeMenu(false);
-    this.output.setAttribute("aria-busy", "true");
+    this.status.mark(true);
     this.later();
   }
 
