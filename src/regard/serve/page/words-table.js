@@ -58,6 +58,8 @@ export const translate = {
   empty: ["The translation appears here.", "Hier erscheint die Übersetzung.", "译文会出现在这里。"],
   said: ["Translation: {text}", "Übersetzung: {text}", "译文：{text}"],
   file: ["Translate a file …", "Datei übersetzen …", "翻译文件……"],
+  turn: ["Turn round: {source} → {target}", "Umkehren: {source} → {target}", "对调：{source} → {target}"],
+  foreign: ["This looks like {language}: use {model}", "Das sieht nach {language} aus: {model} verwenden", "这像是{language}：使用 {model}"],
   drop: ["Drop the file to translate it", "Loslassen, um die Datei zu übersetzen", "松开即可翻译文件"],
   filing: ["is being translated …", "wird übersetzt …", "正在翻译……"],
   filed: ["is translated.", "ist übersetzt.", "已翻译。"],
