@@ -81,6 +81,23 @@ def test_a_text_in_the_language_to_write_is_noticed(page: Page) -> None:
     expect(page.locator(".hints button")).to_have_count(0)
 
 
+def test_tags_are_noticed_and_kept_where_the_text_is_taken_as_html(page: Page) -> None:
+    offer = page.get_by_role("button", name="This text has tags: translate it as HTML")
+    labelled(page, "Text to translate").fill("Is 3 < 4 and 5 > 4?")
+    expect(page.locator(".output .word").first).to_be_visible()
+    expect(offer).to_have_count(0)
+    labelled(page, "Text to translate").fill("Where is the <i>train station</i>?")
+    offer.press("Enter")
+    expect(page.locator(".output")).to_have_text("Wo ist der <i>Bahnhof</i>?")
+    expect(page.locator(".output .word, .output i")).to_have_count(0)
+    expect(offer).to_be_focused()
+    expect(offer).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".more pre")).to_have_text(re.compile("/api/documents.*-F file=@text.html", re.DOTALL))
+    offer.click()
+    expect(page.locator(".output .word").first).to_be_visible()
+    expect(page.locator(".more pre")).to_contain_text("/api/translate")
+
+
 def test_what_is_no_longer_true_is_grey_until_the_answer_comes(page: Page) -> None:
     labelled(page, "Text to translate").fill(ENGLISH)
     expect(page.locator(".others li")).to_have_count(4)

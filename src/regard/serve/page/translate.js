@@ -1,7 +1,7 @@
 // Translate: two panes, live as one types; a click on a word of the translation offers others in its place.
 
-import { curl, isStopped, post, postForm, Problem } from "./api.js";
-import { sameLanguage, wayBack } from "./directions.js";
+import { curl, curlFile, isStopped, post, postForm, Problem } from "./api.js";
+import { hasTags, sameLanguage, wayBack } from "./directions.js";
 import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
 import { bars, button, copyButton, counter, details, examples, picker, ranked, select, slider, status, textField } from "./parts.js";
 import { tries } from "./tries.js";
@@ -38,7 +38,7 @@ class Translate {
     this.common = app.notesOf("common");
     this.common.language ??= app.model.languages?.target?.[0] ?? null;
     this.common.text ??= "";
-    this.notes = app.notesOf("translate", { beam: Math.min(4, app.limits.beam), alpha: 0.6, nbest: Math.min(4, app.limits.nbest), ...nothing() });
+    this.notes = app.notesOf("translate", { beam: Math.min(4, app.limits.beam), alpha: 0.6, nbest: Math.min(4, app.limits.nbest), html: false, ...nothing() });
     // The text may have come from another model since.
     if (this.notes.asked !== this.common.text) Object.assign(this.notes, nothing());
     this.later = debounce(() => (this.translate(), this.guess()), 280);
@@ -170,8 +170,15 @@ class Translate {
 
   /** What the text may be instead of what it is taken for; a click on it takes it so. */
   drawHints() {
-    const { common: { text, language }, back } = this, hints = [];
+    const { common: { text, language }, back, notes } = this, hints = [];
     if (this.foreign && text) hints.push(button(t("translate.foreign", { language: languageName(language), model: back.name }), () => this.turnRound(text), "chip"));
+    if (hasTags(text)) {
+      const html = button(t("translate.html"), () => {
+        html.setAttribute("aria-pressed", String((notes.html = !notes.html)));
+        this.translate();
+      }, { class: "chip", "aria-pressed": String(notes.html) });
+      hints.push(html);
+    }
     this.hints.replaceChildren(...hints);
   }
 
@@ -213,11 +220,21 @@ class Translate {
       this.drawAnswer();
       return;
     }
-    this.status.ask((signal) => post("api/translate", body, signal), (answer) => {
+    this.status.ask((signal) => (this.asHtml() ? this.translateHtml(text, signal) : post("api/translate", body, signal)), (answer) => {
       Object.assign(this.notes, { asked: text, answer, chosen: 0, rewritten: [] });
       this.drawAnswer();
       this.announcer.textContent = t("translate.said", { text: this.shown()?.text ?? "" });
     });
+  }
+
+  asHtml() {
+    return this.notes.html && hasTags(this.common.text);
+  }
+
+  /** As a file of HTML would be: its tags stay. Which words belong to which sentence is not told. */
+  async translateHtml(text, signal) {
+    const { blob } = await postForm("api/documents", this.form(new File([text], "text.html", { type: "text/html" })), signal);
+    return { translations: [{ text: await blob.text(), score: null, segments: [] }] };
   }
 
   /** What stands in the right pane: one of the translations, or one the reader has steered. */
@@ -251,7 +268,7 @@ class Translate {
       ...(answer?.milliseconds !== undefined ? [make("span", t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
       ...(answer?.flags ?? []).map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
     ] : []));
-    this.call.textContent = curl("api/translate", this.request());
+    this.call.textContent = this.asHtml() ? curlFile("api/documents", "text.html", this.app.body()) : curl("api/translate", this.request());
     this.drawOthers();
   }
 
@@ -353,6 +370,13 @@ class Translate {
     });
   }
 
+  form(file) {
+    const form = new FormData();
+    form.append("file", file);
+    for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
+    return form;
+  }
+
   async translateFiles(files) {
     this.filing ??= new AbortController();
     for (const file of [...files]) await this.translateFile(file);
@@ -362,11 +386,8 @@ class Translate {
     const row = make("p.file", { role: "status" }, quoted(file.name), " ", make("span.muted", t("translate.filing")));
     this.files.append(row);
     row.scrollIntoView({ block: "nearest" });
-    const form = new FormData();
-    form.append("file", file);
-    for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
     try {
-      const { blob, name } = await postForm("api/documents", form, this.filing.signal);
+      const { blob, name } = await postForm("api/documents", this.form(file), this.filing.signal);
       const called = name ?? file.name;
       row.replaceChildren(quoted(file.name), " ", make("span.muted", t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), "primary"));
     } catch (error) {

@@ -60,6 +60,7 @@ export const translate = {
   file: ["Translate a file …", "Datei übersetzen …", "翻译文件……"],
   turn: ["Turn round: {source} → {target}", "Umkehren: {source} → {target}", "对调：{source} → {target}"],
   foreign: ["This looks like {language}: use {model}", "Das sieht nach {language} aus: {model} verwenden", "这像是{language}：使用 {model}"],
+  html: ["This text has tags: translate it as HTML", "Dieser Text enthält Tags: als HTML übersetzen", "文中有标签：按 HTML 翻译"],
   drop: ["Drop the file to translate it", "Loslassen, um die Datei zu übersetzen", "松开即可翻译文件"],
   filing: ["is being translated …", "wird übersetzt …", "正在翻译……"],
   filed: ["is translated.", "ist übersetzt.", "已翻译。"],
