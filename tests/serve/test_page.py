@@ -796,14 +796,82 @@ def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -
     expect(page.locator(".positions")).to_contain_text("dreht seine Anfrage und seinen Schlüssel")  # it is rotary
     expect(page.locator(".positions")).to_contain_text("wird nichts addiert")
     page.get_by_text("Modellkarte", exact=True).click()
-    card = page.locator("pre.card")
+    card = page.locator(".card")
     # What model hubs read, in front of it, is not for readers.
-    expect(card).to_have_text(re.compile(r"^# everyday-en-de\s.*\sIt learned from:", re.DOTALL))
+    expect(card.locator("h3").first).to_have_text("everyday-en-de")
+    expect(card).to_contain_text("It learned from:")
     assert card.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     share = page.locator(".parts .share", has_text="<").first
     # Text that does not fit its column sticks out at its start or its end.
     assert share.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     page.context.close()
+
+
+CARD = """---
+license: mit
+---
+
+# A *card*
+
+One line
+and **another**, [a link](https://example.org/a_b), [no link](javascript:print), <https://example.org>.
+![a picture](https://example.org/spy.png)
+
+| score | `a\\|b` |
+| --- | --- |
+| one \\| two | <img src=x onerror=alert(2)> |
+
+- first `x * y * z`
+- second,
+  on two lines
+1. third
+
+```sh
+# no heading
+| no | table |
+```
+"""
+
+
+def test_a_card_is_set_from_its_own_marks_and_no_others(visit: Opener) -> None:
+    page = visit("translate")
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+
+    def about(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "card": CARD})
+
+    page.route(re.compile("/inside"), about)
+    page.goto(re.sub("#.*", "#inside", page.url))
+    page.get_by_text("Model card", exact=True).click()
+    card = page.locator(".card")
+    expect(card.locator("> *")).to_have_count(6)
+    expect(card.locator("h3")).to_have_text("A card")
+    expect(card.locator("p")).to_have_text("One line and another, a link, no link, https://example.org. ")
+    expect(card.locator("p strong")).to_have_text("another")
+    expect(card.locator("a")).to_have_text(["a link", "https://example.org"])
+    expect(card.locator("a").first).to_have_attribute("href", "https://example.org/a_b")
+    expect(card.locator("th")).to_have_text(["score", "a|b"])
+    expect(card.locator("td")).to_have_text(["one | two", "<img src=x onerror=alert(2)>"])
+    expect(card.locator("li")).to_have_text(["first x * y * z", "second, on two lines", "third"])
+    expect(card.locator("li code")).to_have_text("x * y * z")
+    expect(card.locator("pre")).to_have_text("# no heading\n| no | table |")
+    expect(card.locator("img, script")).to_have_count(0)
+    expect(card).not_to_contain_text("license")
+
+
+@pytest.mark.parametrize("piece", ["[", "`", "*", "<https:", "![", "| ", "- ", "\\", "[a](", "**a", "_a ", "|\n-"])
+def test_no_card_takes_long(visit: Opener, piece: str) -> None:
+    page = visit("inside")
+    page.locator(".big-facts").wait_for()
+    took = page.evaluate(
+        """async (piece) => {
+      const { drawCard } = await import("./page/card.js"), begin = performance.now();
+      drawCard(piece.repeat(100_000 / piece.length));
+      return performance.now() - begin;
+    }""",
+        piece,
+    )
+    assert took < 5_000
 
 
 # ---- what holds for all views

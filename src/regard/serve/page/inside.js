@@ -1,6 +1,7 @@
 // Inside: the matrices of a model and their sizes, its wiring, its positions, its neighbours, and how it learned.
 
 import { get } from "./api.js";
+import { drawCard } from "./card.js";
 import { debounce, make, neighbour, rove, uniqueId, visible } from "./dom.js";
 import { Matrix } from "./heat.js";
 import { bars, copyButton, details, kindName, slider, status } from "./parts.js";
@@ -68,8 +69,7 @@ class Inside {
       ...(writes ? [section("neighbours", this.neighbours()), section("positions", this.positions())] : []),
       section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", t("inside.none"))),
       make("div.more",
-        // What stands in front of a card, between dashes, is for machines.
-        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card.replace(/^---\n[^]*?\n---\s+/, ""))) : null,
+        card ? details(t("inside.card"), drawCard(card)) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
     if (!writes) return;
     this.lookAtPositions();
