@@ -793,6 +793,7 @@ def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -
         drawing.wait_for()
         page.wait_for_function(f"document.querySelector('{part} .drawing').naturalWidth > 0")
         assert drawing.evaluate("(each) => each.clientWidth === each.naturalWidth"), "as large as its letters"
+    expect(page.locator(".curves")).to_contain_text("so kann das Training darüber liegen")
     expect(page.locator(".positions")).to_contain_text("dreht seine Anfrage und seinen Schlüssel")  # it is rotary
     expect(page.locator(".positions")).to_contain_text("wird nichts addiert")
     page.get_by_text("Modellkarte", exact=True).click()

@@ -25,10 +25,11 @@ from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.text.tokenizer import MusicEvents, Tokenizer
+from regard.training.usual import Course
 from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
-from regard.viewing.training_curves import read_metrics, training_svg
+from regard.viewing.training_curves import Event, read_metrics, training_svg
 from regard.viewing.wiring_svg import wiring_svg
 
 Task = Literal["translate", "generate", "classify", "tag", "fill"]
@@ -185,6 +186,7 @@ def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> 
             f"inside: a recipe must say how a model is built, but CTranslate2's files of `{recipe.name}` say only how "
             "it runs. Look at the model that it was made from."
         )
+    course = _course(bundle, place)
     card = None if place is None else place / folder.CARD
     wiring = None
     if not isinstance(model, LabelModel):
@@ -192,7 +194,8 @@ def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> 
     return Inside(
         inspection(model, recipe).to_json(),
         wiring,
-        learning_curves(bundle, place),
+        # Why losses differ is told by the page, in its own language.
+        training_svg(*course, note=None) if course else None,
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
         word_to_try(tokenizer),
@@ -223,7 +226,12 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
 
 def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
     """How the model learned, as SVG; None where its folder does not say."""
+    course = _course(bundle, place)
+    return training_svg(*course) if course else None
+
+
+def _course(bundle: Bundle, place: Path | None) -> tuple[list[Event], str, Course | None] | None:
+    """What its folder says of how a model learned, what to call it, and what is usual."""
     if place is None or not (place / folder.METRICS).is_file():
         return None
-    events = read_metrics(place / folder.METRICS)
-    return training_svg(events, f"How {bundle.recipe.name} learned", usual_course(place))
+    return read_metrics(place / folder.METRICS), f"How {bundle.recipe.name} learned", usual_course(place)

@@ -92,15 +92,15 @@ def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
     return _picture(title, width, height, [plot], parts)
 
 
-def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2) -> str:
-    """Draw several small plots, row by row; above each stands what its y axis measures."""
+def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2, note: str | None = None) -> str:
+    """Draw several small plots, row by row; above each stands what its y axis measures. `note` is under the title."""
     for plot in plots:
         _check(plot)
     if not plots:
         raise UsageError("plots_svg: there must be at least one plot, but none was given. Pass what to draw.")
     left = _room_for_numbers(plots)
     cell = left + SMALL_WIDE + max(_room_for_names(plot) for plot in plots)
-    parts = []
+    parts = [f'<text class="quiet" x="{MARGIN}" y="52">{_text(note)}</text>'] if note else []
     for number, plot in enumerate(plots):
         row, column = divmod(number, columns)
         frame = _Frame(

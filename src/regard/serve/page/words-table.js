@@ -226,7 +226,7 @@ export const inside = {
   "neighbours.lead": ["Tokens whose vectors point the same way as that of a word.", "Tokens, deren Vektoren in dieselbe Richtung zeigen wie der eines Worts.", "向量方向与某个词相同的词元。"],
   word: ["A word or token", "Ein Wort oder Token", "一个词或词元"],
   curves: ["Learning curves", "Lernkurven", "学习曲线"],
-  "curves.lead": ["How training went, from the log in the model folder.", "Wie das Training verlief, aus dem Protokoll im Modellordner.", "训练的经过，取自模型文件夹里的记录。"],
+  "curves.lead": ["How training went, from the log in the model folder. Losses of training are with dropout and label smoothing, where the recipe has them, those of validation without; so training may lie above.", "Wie das Training verlief, aus dem Protokoll im Modellordner. Die Verluste im Training sind mit Dropout und Label Smoothing gerechnet, wo das Rezept sie hat, die der Validierung ohne; so kann das Training darüber liegen.", "训练的经过，取自模型文件夹里的记录。训练损失带有 dropout 和标签平滑（若配方有），验证损失没有，所以训练曲线可能更高。"],
   none: ["This model has none to show.", "Dieses Modell hat keine zu zeigen.", "这个模型没有可显示的。"],
   card: ["Model card", "Modellkarte", "模型卡"],
   recipe: ["Recipe", "Rezept", "配方"],
