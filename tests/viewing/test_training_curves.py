@@ -46,6 +46,15 @@ def test_why_two_losses_differ_is_said_where_there_are_two() -> None:
     assert APART not in (training_svg([*events, validation(2)], "a run", note=None) or "")
 
 
+def test_a_narrow_picture_has_its_plots_below_each_other() -> None:
+    events = [step(1), step(2), validation(2)]
+    wide, narrow = (ET.fromstring(training_svg(events, "a run", *how) or "") for how in ((), (None, None, 1, 220)))
+    assert [float(wide.get(side, "")) > float(narrow.get(side, "")) for side in ("width", "height")] == [True, False]
+    names = [text for text in narrow.iter(f"{SVG}text") if text.get("class") == "name"]
+    assert len(names) == 5
+    assert len({name.get("x") for name in names}) == 1
+
+
 def test_without_bleu_there_is_perplexity() -> None:
     events = [step(1), validation(1, perplexity=40.0), step(2), validation(2, perplexity=20.5)]
     assert {"validation perplexity a token; best 20.5 at step 2", "20.5"} <= written(events)

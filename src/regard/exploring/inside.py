@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,9 @@ from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
 from regard.viewing.training_curves import Event, read_metrics, training_svg
-from regard.viewing.wiring_svg import wiring_svg
+from regard.viewing.wiring_svg import tall_wiring_svg, wiring_svg
+
+PHONE = 220  # pixels for the curves of a plot, so that it can be read on a phone with its names and numbers
 
 Task = Literal["translate", "generate", "classify", "tag", "fill"]
 
@@ -159,12 +162,15 @@ def attention_stacks(network: nn.Module) -> tuple[AttentionStack, ...]:
 class Inside:
     """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe.
 
-    `word` is one of its vocabulary to begin with, where neighbours are looked for.
+    Of each picture there is one for a phone, with its parts below each other. `word` is one of its vocabulary to begin
+    with, where neighbours are looked for.
     """
 
     inspection: dict[str, object]
     wiring: str | None
+    tall_wiring: str | None
     curves: str | None
+    tall_curves: str | None
     card: str | None
     recipe: str
     word: str
@@ -186,16 +192,18 @@ def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> 
             f"inside: a recipe must say how a model is built, but CTranslate2's files of `{recipe.name}` say only how "
             "it runs. Look at the model that it was made from."
         )
-    course = _course(bundle, place)
     card = None if place is None else place / folder.CARD
-    wiring = None
+    wirings: tuple[str | None, str | None] = (None, None)
     if not isinstance(model, LabelModel):
-        wiring = wiring_svg(model, WIRED[tongue].format(recipe.name), lambda words: wired(words, tongue))
+        title, say = WIRED[tongue].format(recipe.name), partial(wired, tongue=tongue)
+        wirings = wiring_svg(model, title, say), tall_wiring_svg(model, title, say)
+    # Why its losses differ is told by the page, in its own language.
+    course = _course(bundle, place)
+    curves = (training_svg(*course, note=None), training_svg(*course, None, 1, PHONE)) if course else (None, None)
     return Inside(
         inspection(model, recipe).to_json(),
-        wiring,
-        # Why losses differ is told by the page, in its own language.
-        training_svg(*course, note=None) if course else None,
+        *wirings,
+        *curves,
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
         word_to_try(tokenizer),

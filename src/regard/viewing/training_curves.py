@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.counts import so_many
 from regard.training.usual import Course
-from regard.viewing.curves import Axis, Curve, Plot, plots_svg
+from regard.viewing.curves import SMALL_WIDE, Axis, Curve, Plot, plots_svg
 
 CURVES = "curves.svg"
 APART = "training with dropout and label smoothing, where the recipe has them; validation without"
@@ -42,7 +42,12 @@ def read_metrics(file: Path) -> list[Event]:
 
 
 def training_svg(
-    events: Sequence[Event], title: str, usual: Course | None = None, note: str | None = APART
+    events: Sequence[Event],
+    title: str,
+    usual: Course | None = None,
+    note: str | None = APART,
+    columns: int = 2,
+    wide: int = SMALL_WIDE,
 ) -> str | None:
     """Draw what the events of a run hold, over what is usual; None where there is no step yet.
 
@@ -68,7 +73,7 @@ def training_svg(
         plots.append(_plot("gradient norm, before clipping", [("", _thinned(norms), ".3g")], log=_wide(norms)))
     if speeds := _speeds(steps):
         plots.append(_plot("tokens read a second, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
-    return plots_svg(plots, title, note=note if len(plots[0].curves) > 1 else None)
+    return plots_svg(plots, title, columns, wide, note if len(plots[0].curves) > 1 else None)
 
 
 def loss_by_tokens(events: Sequence[Event], points: int) -> tuple[tuple[float, float], ...]:
