@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from regard.api import inspect, load
-from regard.exploring.inside import inside, summary
+from regard.exploring.inside import inside, learning_curves, summary
+from regard.viewing.training_curves import APART
 from tests.exploring.bundles import tiny
 
 
@@ -48,6 +49,7 @@ def test_every_model_can_be_looked_into(name: str) -> None:
     words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert f"How {bundle.recipe.name} is wired" in words
     assert "softmax" in words
+    assert "softmax" in told["tall_wiring"]
 
 
 def test_a_folder_tells_how_the_model_learned(words_model: Path) -> None:
@@ -57,4 +59,9 @@ def test_a_folder_tells_how_the_model_learned(words_model: Path) -> None:
     assert "# words" in told.card
     assert told.curves is not None
     assert "loss in nats a token" in told.curves
+    assert told.tall_curves is not None
+    assert "loss in nats a token" in told.tall_curves
+    # The page says why losses differ, in the language of the reader; a picture that is on its own says it itself.
+    assert APART not in told.curves + told.tall_curves
+    assert APART in (learning_curves(model, words_model) or "")
     assert told.inspection == inspect(str(words_model)).to_json()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.training.usual import Course, Usual
-from regard.viewing.training_curves import POINTS, _thinned, loss_by_tokens, read_metrics, training_svg
+from regard.viewing.training_curves import APART, POINTS, _thinned, loss_by_tokens, read_metrics, training_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -37,6 +37,22 @@ def test_every_curve_is_there_with_its_last_value() -> None:
         "gradient norm, before clipping", "0.5", "tokens read a second, no padding", "1,200",
         "BLEU of the validation set, greedy; best 12.3 at step 2", "11.0",
     } <= written(events)  # fmt: skip
+
+
+def test_why_two_losses_differ_is_said_where_there_are_two() -> None:
+    events = [step(1), step(2)]
+    assert APART not in written(events)
+    assert APART in written([*events, validation(2)])
+    assert APART not in (training_svg([*events, validation(2)], "a run", note=None) or "")
+
+
+def test_a_narrow_picture_has_its_plots_below_each_other() -> None:
+    events = [step(1), step(2), validation(2)]
+    wide, narrow = (ET.fromstring(training_svg(events, "a run", *how) or "") for how in ((), (None, None, 1, 220)))
+    assert [float(wide.get(side, "")) > float(narrow.get(side, "")) for side in ("width", "height")] == [True, False]
+    names = [text for text in narrow.iter(f"{SVG}text") if text.get("class") == "name"]
+    assert len(names) == 5
+    assert len({name.get("x") for name in names}) == 1
 
 
 def test_without_bleu_there_is_perplexity() -> None:

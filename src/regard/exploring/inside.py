@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,11 +26,14 @@ from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.text.tokenizer import MusicEvents, Tokenizer
+from regard.training.usual import Course
 from regard.viewing.capture import role
 from regard.viewing.inspection import Inspection, look
 from regard.viewing.parameters import anatomy
-from regard.viewing.training_curves import read_metrics, training_svg
-from regard.viewing.wiring_svg import wiring_svg
+from regard.viewing.training_curves import Event, read_metrics, training_svg
+from regard.viewing.wiring_svg import tall_wiring_svg, wiring_svg
+
+PHONE = 220  # pixels for the curves of a plot, so that it can be read on a phone with its names and numbers
 
 Task = Literal["translate", "generate", "classify", "tag", "fill"]
 
@@ -158,12 +162,15 @@ def attention_stacks(network: nn.Module) -> tuple[AttentionStack, ...]:
 class Inside:
     """A model's matrices and costs, its wiring and its learning as pictures, its card and its recipe.
 
-    `word` is one of its vocabulary to begin with, where neighbours are looked for.
+    Of each picture there is one for a phone, with its parts below each other. `word` is one of its vocabulary to begin
+    with, where neighbours are looked for.
     """
 
     inspection: dict[str, object]
     wiring: str | None
+    tall_wiring: str | None
     curves: str | None
+    tall_curves: str | None
     card: str | None
     recipe: str
     word: str
@@ -186,13 +193,17 @@ def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> 
             "it runs. Look at the model that it was made from."
         )
     card = None if place is None else place / folder.CARD
-    wiring = None
+    wirings: tuple[str | None, str | None] = (None, None)
     if not isinstance(model, LabelModel):
-        wiring = wiring_svg(model, WIRED[tongue].format(recipe.name), lambda words: wired(words, tongue))
+        title, say = WIRED[tongue].format(recipe.name), partial(wired, tongue=tongue)
+        wirings = wiring_svg(model, title, say), tall_wiring_svg(model, title, say)
+    # Why its losses differ is told by the page, in its own language.
+    course = _course(bundle, place)
+    curves = (training_svg(*course, note=None), training_svg(*course, None, 1, PHONE)) if course else (None, None)
     return Inside(
         inspection(model, recipe).to_json(),
-        wiring,
-        learning_curves(bundle, place),
+        *wirings,
+        *curves,
         card.read_text(encoding="utf-8") if card is not None and card.is_file() else None,
         settings.to_toml(recipe),
         word_to_try(tokenizer),
@@ -223,7 +234,12 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
 
 def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
     """How the model learned, as SVG; None where its folder does not say."""
+    course = _course(bundle, place)
+    return training_svg(*course) if course else None
+
+
+def _course(bundle: Bundle, place: Path | None) -> tuple[list[Event], str, Course | None] | None:
+    """What its folder says of how a model learned, what to call it, and what is usual."""
     if place is None or not (place / folder.METRICS).is_file():
         return None
-    events = read_metrics(place / folder.METRICS)
-    return training_svg(events, f"How {bundle.recipe.name} learned", usual_course(place))
+    return read_metrics(place / folder.METRICS), f"How {bundle.recipe.name} learned", usual_course(place)

@@ -261,11 +261,13 @@ class WalkAnswer(BaseModel):
 
 
 class InsideAnswer(BaseModel):
-    """All that is known of a model; pictures are SVG."""
+    """All that is known of a model; pictures are SVG, tall ones for narrow screens."""
 
     inspection: dict[str, Any]
     wiring: str | None
+    tall_wiring: str | None
     curves: str | None
+    tall_curves: str | None
     card: str | None
     recipe: str = Field(description="TOML")
     word: str = Field(description="one of the vocabulary, to begin with")

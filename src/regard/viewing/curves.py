@@ -92,20 +92,23 @@ def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
     return _picture(title, width, height, [plot], parts)
 
 
-def plots_svg(plots: Sequence[Plot], title: str, columns: int = 2) -> str:
-    """Draw several small plots, row by row; above each stands what its y axis measures."""
+def plots_svg(
+    plots: Sequence[Plot], title: str, columns: int = 2, wide: int = SMALL_WIDE, note: str | None = None
+) -> str:
+    """Draw several small plots, row by row; above each stands what its y axis measures.
+
+    `wide` is how many pixels there are for the curves of one; `note` stands under the title.
+    """
     for plot in plots:
         _check(plot)
     if not plots:
         raise UsageError("plots_svg: there must be at least one plot, but none was given. Pass what to draw.")
     left = _room_for_numbers(plots)
-    cell = left + SMALL_WIDE + max(_room_for_names(plot) for plot in plots)
-    parts = []
+    cell = left + wide + max(_room_for_names(plot) for plot in plots)
+    parts = [f'<text class="quiet" x="{MARGIN}" y="52">{_text(note)}</text>'] if note else []
     for number, plot in enumerate(plots):
         row, column = divmod(number, columns)
-        frame = _Frame(
-            left + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), SMALL_WIDE, SMALL_HIGH
-        )
+        frame = _Frame(left + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), wide, SMALL_HIGH)
         begin = MARGIN + column * cell
         parts.append(f'<text class="name" x="{begin:.0f}" y="{frame.top - 18}">{_text(plot.y.title)}</text>')
         parts += _plotted(plot, frame)

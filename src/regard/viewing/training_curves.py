@@ -16,9 +16,10 @@ from typing import Any
 
 from regard.counts import so_many
 from regard.training.usual import Course
-from regard.viewing.curves import Axis, Curve, Plot, plots_svg
+from regard.viewing.curves import SMALL_WIDE, Axis, Curve, Plot, plots_svg
 
 CURVES = "curves.svg"
+APART = "training with dropout and label smoothing, where the recipe has them; validation without"
 POINTS = 240  # of a curve; more would not be told apart
 SPREAD = 30.0  # largest over smallest value from which on an axis is logarithmic
 FALLEN = 4.0  # the same for losses: on a linear axis, the first steps would press all others into one flat line
@@ -40,8 +41,18 @@ def read_metrics(file: Path) -> list[Event]:
     return events
 
 
-def training_svg(events: Sequence[Event], title: str, usual: Course | None = None) -> str | None:
-    """Draw what the events of a run hold, over what is usual; None where there is no step yet."""
+def training_svg(
+    events: Sequence[Event],
+    title: str,
+    usual: Course | None = None,
+    note: str | None = APART,
+    columns: int = 2,
+    wide: int = SMALL_WIDE,
+) -> str | None:
+    """Draw what the events of a run hold, over what is usual; None where there is no step yet.
+
+    `note` says why two losses on one axis cannot be compared; it stands where there are two.
+    """
     events = _without_detours(events)
     steps = [event for event in events if event.get("event") == "step"]
     validations = [event for event in events if event.get("event") == "validation"]
@@ -62,7 +73,7 @@ def training_svg(events: Sequence[Event], title: str, usual: Course | None = Non
         plots.append(_plot("gradient norm, before clipping", [("", _thinned(norms), ".3g")], log=_wide(norms)))
     if speeds := _speeds(steps):
         plots.append(_plot("tokens read a second, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
-    return plots_svg(plots, title)
+    return plots_svg(plots, title, columns, wide, note if len(plots[0].curves) > 1 else None)
 
 
 def loss_by_tokens(events: Sequence[Event], points: int) -> tuple[tuple[float, float], ...]:

@@ -8,6 +8,7 @@ from regard.viewing.svg import MARGIN, picture, text, text_width
 from regard.viewing.wiring import SOURCE_PARTS, SUMS, Box, Drawn, Part, titles, wiring
 
 LINE, PAD, APART, GUTTER = 22, 12, 30, 84  # of a part, inside a box, between boxes, between columns
+LANE = 44  # between the source and the target below it, and beside them for what goes from one to the other
 ROAD = 12  # the width left of the parts for what goes around them
 _STYLE = """
 .box { fill: #f5f7fc; stroke: #c3cbe0; } .tip { fill: #5f6f96; }
@@ -31,10 +32,22 @@ def wiring_svg(model: Drawn, title: str, say: Callable[[str], str] = str) -> str
     height = max(right.bottom, 0 if left is None else left.bottom) + 24 + MARGIN
     parts = [text(MARGIN, MARGIN + 10, title, "title"), *right.parts, _arrow(right.middle, right.bottom)]
     if left is not None:
-        # Where nothing attends to the source, it enters the stack as a whole.
-        arrives = [y for part, y in right.lines if part.name in SOURCE_PARTS] or right.tops[:2][-1:]
-        parts += [*left.parts, *_links(left, right, arrives)]
+        parts += [*left.parts, *_links(left, right, right.x - GUTTER / 2, right.x)]
     return picture(title, x + right.width + MARGIN, height, parts, _STYLE)
+
+
+def tall_wiring_svg(model: Drawn, title: str, say: Callable[[str], str] = str) -> str:
+    """The same for where there is little room beside each other: the target below the source."""
+    (source, target), (one_side, other_side) = wiring(model), titles(model)
+    if not source:
+        return wiring_svg(model, title, say)
+    upper = _Column(one_side, source, MARGIN, MARGIN + 34, say)
+    lower = _Column(other_side, target, MARGIN, upper.bottom + LANE, say)
+    lane = MARGIN + max(upper.width, lower.width) + LANE / 2
+    parts = [text(MARGIN, MARGIN + 10, title, "title"), *upper.parts, *lower.parts, _arrow(lower.middle, lower.bottom)]
+    parts += _links(upper, lower, lane, lower.x + lower.width)
+    width = max(lane, MARGIN + text_width(title, 15)) + MARGIN
+    return picture(title, width, lower.bottom + 24 + MARGIN, parts, _STYLE)
 
 
 class _Column:
@@ -97,12 +110,15 @@ def _around(x: float, leaves: float, joins: float, end: float) -> str:
     )
 
 
-def _links(left: _Column, right: _Column, arrives: list[float]) -> list[str]:
-    """One line from below the source, and arrows to all that read it."""
-    start, lane = left.bottom, right.x - GUTTER / 2
+def _links(source: _Column, target: _Column, lane: float, edge: float) -> list[str]:
+    """One line from below the source to its lane, and arrows from there to the edge of all that reads it."""
+    start, ahead = source.bottom, 1 if lane < edge else -1
     down = start + 16
-    found = [f'<path class="wire" d="M{left.middle:.1f} {start:.1f}V{down:.1f}H{lane:.1f}"/>']
+    # Where nothing attends to the source, it enters the stack as a whole.
+    arrives = [y for part, y in target.lines if part.name in SOURCE_PARTS] or target.tops[:2][-1:]
+    found = [f'<path class="wire" d="M{source.middle:.1f} {start:.1f}V{down:.1f}H{lane:.1f}"/>']
     for y in arrives:
-        found.append(f'<path class="wire" d="M{lane:.1f} {down:.1f}V{y:.1f}H{right.x - 6:.1f}"/>')
-        found.append(f'<path class="tip" d="M{right.x - 8:.1f} {y - 4:.1f}V{y + 4:.1f}L{right.x - 1:.1f} {y:.1f}Z"/>')
+        found.append(f'<path class="wire" d="M{lane:.1f} {down:.1f}V{y:.1f}H{edge - 6 * ahead:.1f}"/>')
+        tip = f"M{edge - 8 * ahead:.1f} {y - 4:.1f}V{y + 4:.1f}L{edge - ahead:.1f} {y:.1f}Z"
+        found.append(f'<path class="tip" d="{tip}"/>')
     return found

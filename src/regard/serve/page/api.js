@@ -95,12 +95,14 @@ export async function* stream(path, body, signal) {
   }
 }
 
+const command = (path, ...options) => [`curl ${address(path)}`, ...(hasKey() ? ['-H "Authorization: Bearer $REGARD_API_KEY"'] : []), ...options].join(" \\\n  ");
+const between = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** The same request as a command for a terminal. */
-export function curl(path, body) {
-  const data = JSON.stringify(body).replaceAll("'", "'\\''");
-  const key = hasKey() ? " \\\n  -H \"Authorization: Bearer $REGARD_API_KEY\"" : "";
-  return `curl ${address(path)} \\\n  -H 'Content-Type: application/json'${key} \\\n  -d '${data}'`;
-}
+export const curl = (path, body) => command(path, "-H 'Content-Type: application/json'", `-d ${between(JSON.stringify(body))}`);
+
+/** The same, for a file that is sent as a form. */
+export const curlFile = (path, file, body) => command(path, `-F file=@${file}`, ...Object.entries(body).map(([name, value]) => `-F ${between(`${name}=${value}`)}`));
 
 const pause = (seconds, signal) =>
   new Promise((resolve, reject) => {

@@ -18,6 +18,7 @@ const PAIRS = {
 };
 // Beyond this many tokens, an overview of all heads would load megabytes; the numbers of each head stand in its place.
 const LARGEST_TILE = 160;
+const FRAME = 8; // pixels around the tiles, for the mark of the chosen one
 // A weight that changes by less has not moved, for a reader's eye.
 const MOVES = 0.1;
 const MEAN = "mean";
@@ -232,13 +233,19 @@ class Attention {
 
   buildAtlas() {
     const layers = this.layers(), widest = layers.reduce((a, b) => (a.heads >= b.heads ? a : b)), heads = this.headsOf(widest);
-    const room = this.atlas.parentElement.clientWidth - 44, tile = clamp(Math.floor(room / heads.length), 30, 88);
     const name = (head) => make("th", { scope: "col" }, head === MEAN ? t("attention.mean") : String(head + 1));
-    this.atlas.replaceChildren(
-      make("thead", make("tr", make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))),
-      make("tbody", layers.map((map) => make("tr", make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
+    this.atlas.replaceChildren(make("thead", make("tr", make("th", { scope: "col", class: "axis" }, t("layer")), heads.map(name))));
+    const tile = this.tileSide(heads.length);
+    this.atlas.append(make("tbody", layers.map((map) => make("tr", make("th", { scope: "row" }, String(map.layer + 1)), this.headsOf(map).map((head) => this.makeTile(map, head, tile))))));
     this.markTile();
     this.paintTiles();
+  }
+
+  /** As large as they all have room beside the names of layers and below those of heads, which are longer in some languages. */
+  tileSide(count) {
+    const names = [...this.atlas.rows[0].cells].map((cell) => Math.ceil(cell.getBoundingClientRect().width)), longest = names.at(-1);
+    const room = this.atlas.parentElement.clientWidth - FRAME - names[0], even = Math.floor(room / count);
+    return clamp(even < longest ? Math.floor((room - longest) / (count - 1)) : even, 30, 88);
   }
 
   makeTile(map, head, side) {

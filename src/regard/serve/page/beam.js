@@ -41,9 +41,9 @@ class Beam {
     this.edges = makeSvg("svg", { "aria-hidden": "true" });
     this.frame = make("div.tree-frame.panel", { hidden: true }, this.tree);
     rove(this.tree, ".node", (all, node, key) => this.moveInTree(node, key));
-    this.status = status(this.frame);
     this.readout = make("p.readout", { role: "status" });
     this.results = make("ol.ranked.results");
+    this.status = status(this.frame, this.results);
     this.sentence = make("p.written");
     this.rounds = slider({ label: t("beam.round"), min: 1, max: 1, step: 1, value: 1, input: (round) => this.reveal(round) });
     this.play = button(t("beam.play"), () => this.replay(), "quiet");

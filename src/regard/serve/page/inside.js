@@ -1,6 +1,7 @@
 // Inside: the matrices of a model and their sizes, its wiring, its positions, its neighbours, and how it learned.
 
 import { get } from "./api.js";
+import { drawCard } from "./card.js";
 import { debounce, make, neighbour, rove, uniqueId, visible } from "./dom.js";
 import { Matrix } from "./heat.js";
 import { bars, copyButton, details, kindName, slider, status } from "./parts.js";
@@ -53,7 +54,7 @@ class Inside {
     this.addresses.forEach((url) => URL.revokeObjectURL(url));
   }
 
-  draw({ inspection, wiring, curves, card, recipe, word }) {
+  draw({ inspection, wiring, tall_wiring, curves, tall_curves, card, recipe, word }) {
     this.notes.word ??= word;
     const section = (name, ...children) => {
       const id = uniqueId("heading");
@@ -64,12 +65,11 @@ class Inside {
     this.body.replaceChildren(
       this.figures(inspection),
       section("matrices", this.matrices(inspection)),
-      section("wiring", wiring ? this.picture(wiring, t("inside.wiring")) : make("p.empty", t("inside.none"))),
+      section("wiring", wiring ? this.picture(wiring, tall_wiring, t("inside.wiring")) : make("p.empty", t("inside.none"))),
       ...(writes ? [section("neighbours", this.neighbours()), section("positions", this.positions())] : []),
-      section("curves", curves ? this.picture(curves, t("inside.curves")) : make("p.empty", t("inside.none"))),
+      section("curves", curves ? this.picture(curves, tall_curves, t("inside.curves")) : make("p.empty", t("inside.none"))),
       make("div.more",
-        // What stands in front of a card, between dashes, is for machines.
-        card ? details(t("inside.card"), make("pre.card", { tabindex: "0", "aria-label": t("inside.card") }, card.replace(/^---\n[^]*?\n---\s+/, ""))) : null,
+        card ? details(t("inside.card"), drawCard(card)) : null,
         details(t("inside.recipe"), [make("pre", { tabindex: "0", "aria-label": t("inside.recipe") }, recipe), copyButton(() => recipe)])));
     if (!writes) return;
     this.lookAtPositions();
@@ -98,10 +98,10 @@ class Inside {
   }
 
   // An image cannot run scripts or load anything, whatever a model folder holds.
-  picture(svg, label) {
-    const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
-    this.addresses.push(url);
-    return make("div.scroller", make("img", { src: url, alt: label, class: "drawing" }));
+  picture(svg, tall, label) {
+    const [wide, narrow] = [svg, tall].map((each) => URL.createObjectURL(new Blob([each], { type: "image/svg+xml" })));
+    this.addresses.push(wide, narrow);
+    return make("picture", make("source", { media: "(max-width: 40rem)", srcset: narrow }), make("img", { src: wide, alt: label, class: "drawing" }));
   }
 
   // ---- Positions

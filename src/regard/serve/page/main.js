@@ -12,14 +12,14 @@ const local = () => localStorage, session = () => sessionStorage;
 const THEMES = ["auto", "light", "dark"];
 
 /** What views share: the model that was chosen, the server's limits, and what was typed where. */
-const app = { models: [], model: null, limits: {}, version: "", notes: new Map(), go, choose, notesOf, body, firstText };
+const app = { models: [], model: null, limits: {}, version: "", notes: new Map(), go, choose, bring, notesOf, body, firstText };
 
 let leave = () => {};
 let theme = "auto";
 
 /** What a view keeps about the chosen model while the reader looks elsewhere. `text` and `target` are common to all views. */
-function notesOf(view, first = {}) {
-  const place = `${view} ${app.model.id}`;
+function notesOf(view, first = {}, model = app.model) {
+  const place = `${view} ${model.id}`;
   if (!app.notes.has(place)) app.notes.set(place, { ...first });
   return app.notes.get(place);
 }
@@ -49,9 +49,17 @@ function choose(id) {
   open();
 }
 
+/** A text goes along to another model. */
+function bring(text, model) {
+  const common = notesOf("common", {}, model);
+  if (text && text !== common.text) Object.assign(common, { text, target: "", first: null });
+}
+
 /** From the menu: a view that has nothing to show for this model gives way to one that has. */
 function exchange(id) {
   const view = wanted(), model = app.models.find((each) => each.id === id);
+  // What was typed for one job is no text for another.
+  if (model.task === app.model.task && model.music === app.model.music) bring(notesOf("common").text, model);
   if (view && !view.suits(model)) history.replaceState(null, "", `#${firstFor(model).id}`);
   choose(id);
 }
@@ -65,14 +73,12 @@ const toldApart = (models) => models.map((model) => ({
 
 function drawTop() {
   $("skip").textContent = t("skip");
-  const nav = $("nav"), middle = (each) => each.getBoundingClientRect().x + each.offsetWidth / 2;
+  const nav = $("nav");
   nav.setAttribute("aria-label", t("menu"));
   const current = wanted() ?? firstFor(app.model);
   nav.replaceChildren(...VIEWS.filter((view) => view === current || view.suits(app.model)).map((view) => make("a", {
     href: `#${view.id}`, "aria-current": view === current ? "page" : null,
   }, t(`${view.id}.menu`))));
-  // Not scrollIntoView: Tab would begin there.
-  nav.scrollLeft += middle(nav.querySelector("[aria-current]")) - middle(nav);
   const models = app.models.map((model) => [model.id, model.name]);
   $("settings").replaceChildren(
     select({ label: t("model"), options: models, value: app.model.id, change: exchange, hideLabel: true }).box,

@@ -4,13 +4,14 @@ import { line, post, postForFile } from "./api.js";
 import { clamp, copyText, make, neighbour, rove, save, uniqueId, visible } from "./dom.js";
 import { has, number, t, whole } from "./words.js";
 
-/** A line of text under a heading that says what is going on; also heard by screen readers. */
-export function status(area) {
+/** A line of text under a heading that says what is going on; also heard by screen readers. Meanwhile the areas are grey. */
+export function status(...areas) {
+  const mark = (busy) => areas.forEach((area) => area.setAttribute("aria-busy", String(busy)));
   const box = make("div.status", { role: "status" });
   let late = 0;
   function report({ state, seconds, problem, again }) {
     clearTimeout(late);
-    area.setAttribute("aria-busy", String(state === "working" || state === "busy"));
+    mark(state === "working" || state === "busy");
     box.className = `status ${state}`;
     box.replaceChildren();
     if (state === "busy") box.append(t("busy", { seconds }));
@@ -21,7 +22,7 @@ export function status(area) {
     }
   }
   const desk = line(report);
-  return { box, ...desk, post: (path, body, use) => desk.ask((signal) => post(path, body, signal), use) };
+  return { box, mark, ...desk, post: (path, body, use) => desk.ask((signal) => post(path, body, signal), use) };
 }
 
 /** A button, with its class or with several properties. */

@@ -1,6 +1,7 @@
 // Translate: two panes, live as one types; a click on a word of the translation offers others in its place.
 
-import { curl, isStopped, post, postForm, Problem } from "./api.js";
+import { curl, curlFile, isStopped, post, postForm, Problem } from "./api.js";
+import { hasTags, sameLanguage, wayBack } from "./directions.js";
 import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
 import { bars, button, copyButton, counter, details, examples, picker, ranked, select, slider, status, textField } from "./parts.js";
 import { tries } from "./tries.js";
@@ -9,6 +10,8 @@ import { has, languageName, number, percent, t, whole } from "./words.js";
 export const view = { id: "translate", suits: (model) => model.task === "translate", open: (root, app) => new Translate(root, app) };
 
 const ACCEPTED = ".txt,.srt,.html,.htm,.docx,.tmx";
+const nothing = () => ({ asked: "", answer: null, chosen: 0, rewritten: [] });
+const SURE = 80; // percent, from which on a text is taken for one of another language
 const UNSPACED = new Set(["zh", "ja", "th", "lo", "km", "my"]);
 
 /** A text cut where a reader would: words to click on, and what stands between them. */
@@ -35,11 +38,15 @@ class Translate {
     this.common = app.notesOf("common");
     this.common.language ??= app.model.languages?.target?.[0] ?? null;
     this.common.text ??= "";
-    this.notes = app.notesOf("translate", { beam: Math.min(4, app.limits.beam), alpha: 0.6, nbest: Math.min(4, app.limits.nbest), answer: null, chosen: 0, rewritten: [] });
-    this.later = debounce(() => this.translate(), 280);
+    this.notes = app.notesOf("translate", { beam: Math.min(4, app.limits.beam), alpha: 0.6, nbest: Math.min(4, app.limits.nbest), html: false, ...nothing() });
+    // The text may have come from another model since.
+    if (this.notes.asked !== this.common.text) Object.assign(this.notes, nothing());
+    this.later = debounce(() => (this.translate(), this.guess()), 280);
     this.build(root);
     this.drawAnswer();
+    this.drawHints();
     if (this.common.text && !this.notes.answer) this.translate();
+    this.guess();
   }
 
   close() {
@@ -47,16 +54,17 @@ class Translate {
     this.status.stop();
     this.filing?.abort();
     this.asking?.abort();
+    this.guessing?.abort();
     document.removeEventListener("pointerdown", this.outside);
   }
 
   build(root) {
     this.output = make("div.output", { dir: "auto", role: "group", "aria-label": t("translate.output"), onscroll: () => this.closeMenu(false) });
     rove(this.output, ".word", neighbour);
-    this.status = status(this.output);
     this.announcer = make("div.unseen", { "aria-live": "polite" });
     this.facts = make("div.facts");
     this.others = make("div.others");
+    this.status = status(this.output, this.facts, this.others);
     this.call = make("pre", { tabindex: "0", "aria-label": t("call") });
     this.files = make("div.files");
     this.menu = make("div.alternatives", { role: "dialog", "aria-label": t("translate.alternatives"), hidden: true });
@@ -84,9 +92,12 @@ class Translate {
     const known = tries(app.model);
     this.tries = examples(known.map((text) => [text]), (text) => this.use(text));
     this.tries.hidden = Boolean(common.text) || !known.length;
+    this.hints = make("div.hints.row", { role: "status" });
+    this.turn = button("⇄", () => this.turnRound(common.target || common.text), "turn");
+    this.drawTurn();
     return make("section.pane.source", { "aria-label": t("translate.source") },
-      make("div.pane-head", make("h2", source ? languageName(source) : t("translate.source"))),
-      box, this.tries,
+      make("div.pane-head", make("h2", source ? languageName(source) : t("translate.source")), this.turn),
+      box, this.tries, this.hints,
       make("div.pane-foot", this.count, make("span.spring"),
         picker({ label: t("translate.file"), accept: ACCEPTED, use: (files) => this.translateFiles(files) }),
         button(t("clear"), () => this.use(""), "quiet")));
@@ -97,7 +108,9 @@ class Translate {
     if (targets.length > 1) {
       head.append(select({ label: t("translate.target"), hideLabel: true, options: targets.map((code) => [code, languageName(code)]), value: this.common.language, change: (code) => {
         this.common.language = code;
+        this.drawTurn();
         this.translate();
+        this.guess();
       } }).box);
     } else head.append(make("h2", targets.length ? languageName(targets[0]) : t("translate.target")));
     return head;
@@ -119,6 +132,56 @@ class Translate {
     return this.undo;
   }
 
+  // ---- The other direction
+
+  drawTurn() {
+    const { app: { models, model }, common: { language } } = this;
+    this.back = wayBack(models, model, language);
+    this.turn.hidden = !this.back;
+    if (!this.back) return;
+    this.turn.title = t("translate.turn", { source: languageName(language), target: languageName(model.languages.source) });
+    this.turn.setAttribute("aria-label", this.turn.title);
+  }
+
+  /** To the model for the other direction, with a text for it. */
+  turnRound(text) {
+    const { app, back } = this, { source } = app.model.languages;
+    app.bring(text.slice(0, app.limits.text), back);
+    app.notesOf("common", {}, back).language = back.languages.target.find((code) => sameLanguage(code, source));
+    app.choose(back.id);
+    // The view was drawn anew; whoever came here by keyboard stays where they were.
+    document.querySelector(".turn").focus();
+  }
+
+  /** Whether the text is in the language to write: then the other direction is meant. */
+  async guess() {
+    this.guessing?.abort();
+    const { back, common: { text, language } } = this, mine = (this.guessing = new AbortController());
+    let found = [];
+    try {
+      if (back && text.trim()) found = await post("detect", { q: text }, mine.signal);
+    } catch (error) {
+      if (isStopped(error)) return;
+      if (!(error instanceof Problem)) throw error; // what is not known is not told
+    }
+    this.foreign = found[0]?.confidence >= SURE && sameLanguage(found[0].language, language);
+    this.drawHints();
+  }
+
+  /** What the text may be instead of what it is taken for; a click on it takes it so. */
+  drawHints() {
+    const { common: { text, language }, back, notes } = this, hints = [];
+    if (this.foreign && text) hints.push(button(t("translate.foreign", { language: languageName(language), model: back.name }), () => this.turnRound(text), "chip"));
+    if (hasTags(text)) {
+      const html = button(t("translate.html"), () => {
+        html.setAttribute("aria-pressed", String((notes.html = !notes.html)));
+        this.translate();
+      }, { class: "chip", "aria-pressed": String(notes.html) });
+      hints.push(html);
+    }
+    this.hints.replaceChildren(...hints);
+  }
+
   // ---- Asking
 
   request() {
@@ -138,7 +201,8 @@ class Translate {
     if (text.length >= this.app.limits.text) this.announcer.textContent = this.count.textContent;
     this.tries.hidden = Boolean(text) || !this.tries.querySelector("button");
     this.closeMenu(false);
-    this.output.setAttribute("aria-busy", "true");
+    this.drawHints();
+    this.status.mark(true);
     this.later();
   }
 
@@ -149,17 +213,28 @@ class Translate {
 
   translate() {
     this.later.cancel();
-    if (!this.common.text.trim()) {
+    const { text } = this.common, body = this.request();
+    if (!text.trim()) {
       this.status.stop();
-      Object.assign(this.notes, { answer: null, chosen: 0, rewritten: [] });
+      Object.assign(this.notes, nothing());
       this.drawAnswer();
       return;
     }
-    this.status.post("api/translate", this.request(), (answer) => {
-      Object.assign(this.notes, { answer, chosen: 0, rewritten: [] });
+    this.status.ask((signal) => (this.asHtml() ? this.translateHtml(text, signal) : post("api/translate", body, signal)), (answer) => {
+      Object.assign(this.notes, { asked: text, answer, chosen: 0, rewritten: [] });
       this.drawAnswer();
       this.announcer.textContent = t("translate.said", { text: this.shown()?.text ?? "" });
     });
+  }
+
+  asHtml() {
+    return this.notes.html && hasTags(this.common.text);
+  }
+
+  /** As a file of HTML would be: its tags stay. Which words belong to which sentence is not told. */
+  async translateHtml(text, signal) {
+    const { blob } = await postForm("api/documents", this.form(new File([text], "text.html", { type: "text/html" })), signal);
+    return { translations: [{ text: await blob.text(), score: null, segments: [] }] };
   }
 
   /** What stands in the right pane: one of the translations, or one the reader has steered. */
@@ -193,7 +268,7 @@ class Translate {
       ...(answer?.milliseconds !== undefined ? [make("span", t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
       ...(answer?.flags ?? []).map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
     ] : []));
-    this.call.textContent = curl("api/translate", this.request());
+    this.call.textContent = this.asHtml() ? curlFile("api/documents", "text.html", this.app.body()) : curl("api/translate", this.request());
     this.drawOthers();
   }
 
@@ -295,6 +370,13 @@ class Translate {
     });
   }
 
+  form(file) {
+    const form = new FormData();
+    form.append("file", file);
+    for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
+    return form;
+  }
+
   async translateFiles(files) {
     this.filing ??= new AbortController();
     for (const file of [...files]) await this.translateFile(file);
@@ -304,11 +386,8 @@ class Translate {
     const row = make("p.file", { role: "status" }, quoted(file.name), " ", make("span.muted", t("translate.filing")));
     this.files.append(row);
     row.scrollIntoView({ block: "nearest" });
-    const form = new FormData();
-    form.append("file", file);
-    for (const [name, value] of Object.entries(this.app.body())) form.append(name, value);
     try {
-      const { blob, name } = await postForm("api/documents", form, this.filing.signal);
+      const { blob, name } = await postForm("api/documents", this.form(file), this.filing.signal);
       const called = name ?? file.name;
       row.replaceChildren(quoted(file.name), " ", make("span.muted", t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), "primary"));
     } catch (error) {
