@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -87,14 +87,13 @@ class Tongues:
         """Whether two codes are of one language, whatever the country."""
         return _base(one) == _base(other)
 
-    def detect(self, text: str, candidates: Iterable[str] | None = None) -> list[Guess]:
+    def detect(self, text: str) -> list[Guess]:
         """The languages a text may be in, likeliest first; none for a text without letters."""
         if not any(map(str.isalpha, text)):
             return []
-        codes = list(self.codes if candidates is None else candidates)
         letters = count_letters([text])
         script = max(letters, key=letters.__getitem__) if letters else None
-        fitting = [code for code in codes if script is None or _written_in(code, script)]
+        fitting = [code for code in self.codes if script is None or _written_in(code, script)]
         if not fitting:
             return []
         spoken = shares(text)
