@@ -221,7 +221,8 @@ def test_schema_is_json_and_names_every_section() -> None:
     ("error", "code", "words"),
     [
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "secret"), 66, "secret: Permission denied"),
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 66, "No space left on device"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 66, "the output: No space left on device. Make room"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a.html"), 66, "a.html: No space left on device. Make room"),
         (KeyboardInterrupt(), 130, "regard inspect: stopped by SIGINT before its end.\n"),
     ],
 )

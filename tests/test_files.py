@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -81,6 +83,31 @@ def test_a_fill_that_fails_leaves_the_old_folder_and_no_rubbish(whole: Path) -> 
         write_folder(whole, failing)
     assert {file.name: file.read_bytes() for file in whole.iterdir()} == before
     assert visible(whole.parent) == ["whole"]
+
+
+def full(*_: object) -> NoReturn:
+    """What the system says of a full disk, where it names no file."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_names_what_was_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "page.html"
+    place.write_text("before")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_file(place, "after")
+    assert raised.value.filename == str(place)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_folder(tmp_path / "model", full)
+    assert raised.value.filename == str(tmp_path / "model")
+    assert visible(tmp_path) == ["page.html"]
+    assert place.read_text() == "before"
+
+
+def test_what_has_a_name_keeps_it_while_a_folder_is_filled(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:  # such as a corpus that is read
+        write_folder(tmp_path / "model", lambda _: (tmp_path / "corpus.en").read_bytes())
+    assert raised.value.filename == str(tmp_path / "corpus.en")
 
 
 class Crash(BaseException):

@@ -187,17 +187,25 @@ def test_align_prints_a_line_for_every_pair(words_model: Path, tmp_path: Path, m
     monkeypatch.setattr(scoring, "ALIGNED_AT_A_TIME", 4)
     source = write_lines(tmp_path / "s", [*ENGLISH, "", "one two"])
     target = write_lines(tmp_path / "t", [*GERMAN, "eins", ""])
-    ran = regard("align", words_model, source, target)
+    ran = regard("align", words_model, source, target)  # in its first lines no word comes twice
     assert ran.code == 0
     assert ran.out.count("\n") == 15
     assert set(ran.out.split("\n")[:13]) <= {"0-0", ""}
     assert ran.out.split("\n")[13:] == ["", "", ""]
-    assert "which has the highest prediction gain of 3" in ran.err
+    assert "the usual one: 4 lines cannot tell which of 3 attentions aligns best. Give more lines, " in ran.err
     chosen = ran.err.split("attention ")[1].split(",")[0]
     again = regard("align", words_model, source, target, "--head", chosen, "--json")
     assert again.err == ""
     for line, text in zip(again.out.split("\n")[:-1], ran.out.split("\n"), strict=False):
         assert " ".join(f"{i}-{j}" for i, j, _ in json.loads(line)["alignment"]) == text
+
+
+def test_align_chooses_by_what_is_gained(words_model: Path, tmp_path: Path) -> None:
+    source, target = write_lines(tmp_path / "s", ENGLISH * 3), write_lines(tmp_path / "t", GERMAN * 3)
+    ran = regard("align", words_model, source, target)
+    assert re.search(
+        r"^Aligned by attention 1\.\w+, which has the highest prediction gain of 3 attentions: \d", ran.err
+    )
 
 
 def test_align_chooses_and_judges_by_gold(words_model: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,7 +98,8 @@ def test_without_any_nothing_is_offered(bare: None) -> None:
 def test_the_server_serves_all_of_them_unless_told_which(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[list[str]] = []
 
-    def serve(app: object, desk: Any, listening: object) -> None:
+    def serve(app: object, desk: Any, listening: object, ready: Callable[[], None]) -> None:
+        ready()
         served.append(list(desk.models))
 
     monkeypatch.setattr("regard.serve.running.serve", serve)

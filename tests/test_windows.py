@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import windows
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.windows import Parts, Share, work_through
 
 ALONE = Share()
@@ -73,6 +76,45 @@ def test_what_was_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Mon
     work_through(iter("abcdef"), out, "a", watch, Share(), True, skipped.append)
     assert (seen, skipped) == ([["e", "f"]], [["a", "b"], ["c", "d"]])
     assert out.read_text() == "A\nB\nC\nD\nE\nF\n"
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_a_full_disk_keeps_what_is_done_and_nothing_else(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for so many parts; with two, for all of them and not for the whole."""
+    monkeypatch.setattr(windows, "WINDOW", 2)
+    out, parts = tmp_path / "out", tmp_path / ".out.parts"
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write = Path.write_bytes
+
+    def full(place: Path, content: bytes) -> int:
+        if len(list(parts.iterdir())) >= room:
+            write(place, content[:1])
+            raise error
+        return write(place, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(shutil, "copyfileobj", mock.Mock(side_effect=error))
+        with pytest.raises((OSError, MissingError)) as raised:
+            run(out, "abcd")
+    if room:
+        assert str(raised.value).startswith(f"{out}: the disk must have room, but has none (No space left on device). ")
+        assert str(raised.value).endswith("kept: make room, then go on with the same command and --resume.")
+        assert f"{room} part" in str(raised.value)
+    else:
+        assert getattr(raised.value, "filename", None) == str(out)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ([".out.parts"] if room else [])
+    run(out, "abcd", resume=bool(room))
+    assert out.read_text() == "A\nB\nC\nD\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(OSError, match="No space left") as raised:
+        run(Path("/dev/full"), "ab")
+    assert raised.value.filename == "/dev/full"
 
 
 def test_parts_of_another_job_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
-from regard.files import tidy, write_file
+from regard.files import FULL, tidy, write_file
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
 from regard.machine import choose_device
@@ -85,7 +85,7 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
             with run.saver:
                 return run.to_the_end()
         except OSError as error:
-            if error.errno in checkpoint.FULL:
+            if error.errno in FULL:
                 raise _no_room(out, error) from error
             raise
         finally:

@@ -6,12 +6,14 @@ file, and renamed into place. Whoever reads it can tell a whole folder from a da
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from regard.errors import DataError, MissingError, UsageError
 FORMAT_VERSION = 1
 INT8_VERSION = 2  # of model folders with weights in 8 bits: a Regard that knows only 1 could not read them
 MANIFEST = "manifest.json"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system says where there is no room to write
 WRITING, OLD, REMOVING = "writing", "old", "removing"  # what folders in between are called: .NAME.writing
 
 
@@ -37,8 +40,11 @@ def write_folder(place: Path, fill: Callable[[Path], object]) -> None:
     try:
         fill(beside)
         seal(beside, sorted(file.name for file in beside.iterdir()))
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:
+            with naming(place):
+                raise
         raise
     _commit(beside, place)
 
@@ -104,18 +110,30 @@ def write_file(place: Path, content: str | bytes) -> None:
     """
     place = destination(place)
     whole = content.encode() if isinstance(content, str) else content
-    if takes_all(place):
-        place.write_bytes(whole)
-        return
-    beside = _beside(place, WRITING)
+    with naming(place):
+        if takes_all(place):
+            place.write_bytes(whole)
+            return
+        beside = _beside(place, WRITING)
+        try:
+            beside.write_bytes(whole)
+            _sync(beside)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        beside.replace(place)
+        _sync(place.parent)
+
+
+@contextmanager
+def naming(place: Path) -> Iterator[None]:
+    """Let what the system refuses in here be refused of `place`: a full disk names no file, or the one beside it."""
     try:
-        beside.write_bytes(whole)
-        _sync(beside)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    beside.replace(place)
-    _sync(place.parent)
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 def destination(place: Path) -> Path:

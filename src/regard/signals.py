@@ -72,10 +72,15 @@ def noted() -> Iterator[list[str]]:
 
 @contextmanager
 def _handled_by(handler: Handler, before: dict[int, Any]) -> Iterator[None]:
-    """Let `handler` have both signals; `before` is told who had them, by their numbers."""
+    """Let `handler` have both signals; `before` is told who had them, by their numbers.
+
+    Who started us may have had one ignored, as shells do with Ctrl-C for jobs in the background: it stays so. And one
+    that was not handled from Python (None) could not be given back.
+    """
     try:
         for number in NUMBERS:
-            before[number] = signal.signal(number, handler)
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
     except ValueError:  # not the main thread: signals are somebody else's business there
         pass
     try:

@@ -28,8 +28,8 @@ from itertools import islice
 from pathlib import Path
 
 from regard.counts import so_many
-from regard.errors import DataError, UsageError
-from regard.files import destination, takes_all, write_file
+from regard.errors import DataError, MissingError, UsageError
+from regard.files import FULL, destination, naming, takes_all, write_file
 
 WINDOW = 2_000  # lines
 PAUSE = 0.2  # seconds between two looks at what other processes have done
@@ -112,6 +112,26 @@ def work_through(
                 f"{out}: is whole already, made from the same file by the same job. Nothing was done.", file=sys.stderr
             )
         return
+    try:
+        _answer_all(lines, parts, work, share, skip)
+    except BaseException as error:
+        kept = parts.leave(share)
+        if kept and isinstance(error, OSError) and error.errno in FULL:
+            raise MissingError(
+                f"{error.filename or out}: the disk must have room, but has none ({error.strerror}). "
+                f"{so_many(kept, 'part')} of {out} {'is' if kept == 1 else 'are'} kept: make room, then go on with the "
+                "same command and --resume."
+            ) from error
+        raise
+
+
+def _answer_all(
+    lines: Iterator[str],
+    parts: Parts,
+    work: Callable[[Sequence[str]], Sequence[str]],
+    share: Share,
+    skip: Callable[[Sequence[str]], None],
+) -> None:
     inputs = []
     for number, window in enumerate(windows(lines)):
         inputs.append(digest(window))
@@ -135,7 +155,7 @@ def _pour(
             f"{out}: a device or a pipe can only be written by one process from beginning to end, but {found}. "
             "Name a file."
         )
-    with out.open("wb") as stream:
+    with naming(out), out.open("wb") as stream:
         for window in windows(lines):
             stream.write(_text(work(window)))
             stream.flush()
@@ -162,8 +182,18 @@ class Parts:
             )
         if resume and not self.folder.is_dir() and self._is_whole():
             return False
-        self.folder.mkdir(exist_ok=True)
+        with naming(self.out):
+            self.folder.mkdir(exist_ok=True)
         return True
+
+    def leave(self, share: Share) -> int:
+        """The run breaks off: an empty folder goes, unless others may write there. How many parts stay."""
+        if not self.folder.is_dir():
+            return 0
+        kept = len(list(self.folder.iterdir()))
+        if not kept and share.world == 1:
+            self.folder.rmdir()
+        return kept
 
     def holds(self, number: int, read: str) -> bool:
         """Whether the window of which `read` is the digest was done before; raises if it was done by another job."""
@@ -182,7 +212,8 @@ class Parts:
     def write(self, number: int, read: str, answers: Sequence[str]) -> None:
         """Keep the answers to the window of which `read` is the digest."""
         head = json.dumps({"job": self.job, "input": read})
-        write_file(self._place(number), _text([head, *answers]))
+        with naming(self.out):
+            write_file(self._place(number), _text([head, *answers]))
 
     def wait(self, count: int) -> None:
         """Go on when so many windows are there, whoever did them."""
@@ -196,16 +227,21 @@ class Parts:
             # Another process may have been started with other settings.
             self.holds(number, read)
         beside = self.out.with_name(f".{self.out.name}.writing")
-        with beside.open("wb") as whole:
-            for number in range(len(inputs)):
-                with self._place(number).open("rb") as part:
-                    part.readline()
-                    shutil.copyfileobj(part, whole)
-            whole.flush()
-            os.fsync(whole.fileno())
-        beside.replace(self.out)
-        if self.read is not None:
-            write_file(self.record, json.dumps(self._finished()) + "\n")
+        with naming(self.out):
+            try:
+                with beside.open("wb") as whole:
+                    for number in range(len(inputs)):
+                        with self._place(number).open("rb") as part:
+                            part.readline()
+                            shutil.copyfileobj(part, whole)
+                    whole.flush()
+                    os.fsync(whole.fileno())
+            except OSError:
+                beside.unlink(missing_ok=True)
+                raise
+            beside.replace(self.out)
+            if self.read is not None:
+                write_file(self.record, json.dumps(self._finished()) + "\n")
         shutil.rmtree(self.folder)
 
     def _finished(self) -> dict[str, object]:

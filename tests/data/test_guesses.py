@@ -35,8 +35,35 @@ def test_a_mixture_is_a_guess_of_little_confidence() -> None:
 
 
 def test_no_word_speaks_for_two_languages() -> None:
-    words = [word for listed in module.FREQUENT.values() for word in listed.split(" ")]
+    lists = [*module.FREQUENT.values(), *module.COMMON.values()]
+    words = [word for listed in lists for word in listed.split(" ")]
     assert len(words) == len(set(words))
+    assert "du" not in words  # it is German and French
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        (
+            "de",
+            ["Hallo", "guten morgen", "Danke", "Tschüss", "Tschu\u0308ss", "Bitte", "ja", "Straße", "Wie geht es dir?"],
+        ),
+        ("en", ["Hello!", "good morning", "thanks", "Yes.", "two", "I agree", "How are you?"]),
+        ("fr", ["Bonjour", "merci", "Ça va ?", "oui", "garçon"]),
+    ],
+)
+def test_a_few_words_speak_for_their_language(language: str, texts: list[str]) -> None:
+    for text in texts:
+        found = module.shares(text)
+        assert max((found.get(code, 0.0), code) for code in ("en", "de", "fr"))[1] == language, text
+
+
+def test_letters_speak_for_all_that_have_them() -> None:
+    assert set(module.shares("Öl")) == {"de", "et", "fi", "hu", "nl", "sv", "tr"}
+    assert set(module.shares("größte")) == {"de"}
+    assert module.shares("") == module.shares("Tom 12") == module.shares("字") == {}
+    assert module.shares("ja") == {"de": 0.5}  # less sure than of many words
+    assert module.shares("ja ja ja") == {"de": 0.75}
 
 
 def test_texts_of_one_language_are_more_alike() -> None:

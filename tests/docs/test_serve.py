@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -15,13 +16,13 @@ from regard.cli import app
 from regard.serve.limits import Limits
 from tests.serve.running import running
 
-from .pages import DOCS, blocks, table_rows
+from .pages import DOCS, blocks, prose, table_rows
 
 PAGE = DOCS / "serve.md"
 
 
 def test_every_request_it_shows_is_answered(words_model: Path, babbling_model: Path) -> None:
-    lines = [line for block in blocks(PAGE, "bash") for line in block.text.splitlines() if line.startswith("curl")]
+    lines = [line for line in commands() if line.startswith("curl")]
     assert len(lines) >= 5
     with running({"words": words_model, "babble": babbling_model}) as server, server.client() as client:
         for line in lines:
@@ -39,6 +40,28 @@ def test_every_request_it_shows_is_answered(words_model: Path, babbling_model: P
         check_routes(client)
         (shown,) = blocks(PAGE, "json")
         assert client.post("/api/translate", json={"text": "x", "beam": 99}).json() == json.loads(shown.text)
+
+
+def test_the_models_it_starts_answer_as_it_says() -> None:
+    (start,) = [line for line in commands() if line.startswith("regard serve everyday")]
+    models = start.removeprefix("regard serve").partition("--")[0].split()
+    said = re.search(
+        r"finds two translations: `(.+?)` and `(.+?)`\. The document comes back with `(.+?)`",
+        prose(PAGE).replace("\n", " "),
+    )
+    (asked,) = [shlex.split(line)[-1] for line in commands() if "/api/translate" in line]
+    (cue,) = [shlex.split(line)[1] for line in commands() if line.startswith("printf")]
+    with running({name: shipped.path(name) for name in models}) as server, server.client() as client:
+        found = client.post("/api/translate", json=json.loads(asked)).json()["translations"]
+        document = client.post("/api/documents", files={"file": ("talk.srt", cue.replace("\\n", "\n").encode())})
+    assert said is not None
+    assert [translation["text"] for translation in found] == [said[1], said[2]]
+    assert document.text.split("\n")[2] == said[3]
+
+
+def commands() -> list[str]:
+    """The lines of the page that are typed."""
+    return [line for block in blocks(PAGE, "bash") for line in block.text.splitlines()]
 
 
 @pytest.mark.parametrize("page", ["serve.md", "page.md", "http.md"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from regard import folder, shipped
 
@@ -55,6 +56,15 @@ def test_the_readmes_say_how_large_the_translators_are() -> None:
     assert {round(int(number.replace(",", "")) / 1e6) for (number,) in sizes.values()} == {15}
     assert "have 15 million weights" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "各有一千五百万个权重" in (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
+
+
+def test_how_many_bits_a_weight_has_is_said_as_it_is() -> None:
+    stored = {name: load_file(shipped.path(name) / folder.WEIGHTS).values() for name in shipped.ORDER}
+    bits = {name: {8 * tensor.itemsize for tensor in tensors if tensor.ndim > 1} for name, tensors in stored.items()}
+    assert bits == {"everyday-en-de": {8}, "everyday-de-en": {8}, "writer": {16}}
+    assert "the translators have 8 bits a weight, the writer 16" in " ".join((shipped.__doc__ or "").split())
+    sizes = {f"{(shipped.path(name) / folder.WEIGHTS).stat().st_size / 1e6:.1f}" for name in TRANSLATORS}
+    assert sizes == set(re.findall(r"where those of today take ([\d.]+)\. ", TEXT))
 
 
 @pytest.mark.parametrize("page", [PAGE, ROOT / "README.md", ROOT / "README.zh-CN.md"], ids=lambda page: page.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from regard import shipped
 from regard.api import Options, load
 from regard.errors import MissingError, UsageError
 from tests.documents.files import body_of, word
@@ -34,6 +35,13 @@ def test_from_python(words_model: Path, tmp_path: Path) -> None:
 def test_words_are_linked_by_attention(words_model: Path) -> None:
     (links,) = load(words_model).word_links(["two"], ["zwei"]) or [None]
     assert links in ([(0, 0)], [])
+
+
+def test_of_two_layers_the_last_says_where_a_mark_goes(tmp_path: Path) -> None:
+    """The first layer of a shipped model looks elsewhere: it left `rotes` outside."""
+    (tmp_path / "a.html").write_text("<p>Yesterday I bought a <a href='x'>red car</a> for my mother.</p>")
+    load(shipped.path("everyday-en-de")).translate_document(tmp_path / "a.html", tmp_path / "b.html")
+    assert "<a href='x'>rotes Auto</a>" in (tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_a_language_model_is_refused(babbling_model: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from regard.evaluation.alignment import (
     quality,
     read_pharaoh,
     to_pharaoh,
+    usual,
     word_attention,
 )
 from regard.models.build import ModelSettings, build
@@ -178,7 +179,7 @@ def test_the_right_attention_is_chosen_with_and_without_gold() -> None:
     assert choose(found, sources, targets).name == "2.2"
     chosen = choose(found, sources, targets, gold)
     assert chosen.name == "2.2"
-    assert chosen.reason == "the lowest alignment error rate of 5 attentions: 0.000 on 30 lines"
+    assert chosen.reason == "which has the lowest alignment error rate of 5 attentions: 0.000 on 30 lines"
 
 
 def test_what_tells_nothing_gains_nothing() -> None:
@@ -186,6 +187,17 @@ def test_what_tells_nothing_gains_nothing() -> None:
     gains = {name: prediction_gain([one.links(name) for one in found], sources, targets) for name in found[0].names}
     assert gains["2.2"] > 2.0  # ten words: at most log 10 nats
     assert max(gains[name] for name in ("1.1", "2.1", "3.1")) < 0.1
+
+
+def test_where_no_attention_gains_the_usual_one_aligns() -> None:
+    names, straight = ("1.1", "2.1", "2.2", "2.mean"), np.eye(3, 4, dtype=np.float32)
+    for source, target in (("x y z", "a b c"), ("x x x", "a b c")):  # gains of 0, and below it
+        chosen = choose([WordAttention(names, np.stack([straight] * 4))], [source], [target])
+        assert chosen.name == "2.mean"
+        assert chosen.reason.startswith("the usual one: 1 line cannot tell which of 4 attentions aligns best.")
+    assert usual(["1.1"]) == "1.1"
+    assert usual(["1.1", "1.2", "1.mean"]) == "1.mean"
+    assert usual(["1.1", "2.1", "3.1"]) == "2.1"
 
 
 def test_nothing_to_choose_by_is_named() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import experiment, folder, settings
+from regard import experiment, folder, settings, signals
 from tests.tiny import generated_recipe, regard
 
 TRAINING = "training={{steps={steps}, validate_every=1000, save_every=1000, keep=2, average=1}}"
@@ -101,6 +101,50 @@ for ignored in (False, True):
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "interrupted\nignored\n"
+
+
+def run_with_signals(code: str) -> subprocess.CompletedProcess[str]:
+    """What a process does in which `noted` or `stoppable` guard something."""
+    head = "import signal\nfrom regard import signals\n"
+    return subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("second", "code"), [("SIGINT", -signal.SIGINT), ("SIGTERM", -signal.SIGTERM)])
+def test_a_second_signal_ends_what_noted_the_first(first: str, second: str, code: int) -> None:
+    ran = run_with_signals(f"""
+with signals.noted() as received:
+    signal.raise_signal(signal.{first})
+    print(received, flush=True)
+    signal.raise_signal(signal.{second})
+    print("went on", flush=True)
+""")
+    assert (ran.stdout, ran.returncode) == (f"['{first}']\n", code), ran.stderr
+
+
+@pytest.mark.parametrize("guard", ["noted", "stoppable"])
+def test_a_signal_that_was_ignored_stays_so(guard: str) -> None:
+    ran = run_with_signals(f"""
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `trap '' INT` has it
+with signals.{guard}() as received:
+    for _ in range(2):
+        signal.raise_signal(signal.SIGINT)
+    print(received)
+    before = signal.getsignal(signal.SIGTERM)
+print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, before is signal.SIG_DFL)
+""")
+    assert (ran.stdout, ran.returncode) == ({"noted": "[]", "stoppable": "None"}[guard] + "\nTrue False\n", 0), (
+        ran.stderr
+    )
+
+
+def test_a_signal_that_python_does_not_handle_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[int] = []
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)  # a handler that a C library has set
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handled.append(number))
+    with signals.noted() as received:
+        pass
+    assert (received, handled) == ([], [])
 
 
 def script() -> str:

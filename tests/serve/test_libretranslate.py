@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import urllib.error
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from regard.api import load
+from regard.documents.reading import read
+from regard.errors import UsageError
 from regard.serve import libretranslate
+from regard.serve.desk import Desk
 from regard.serve.libretranslate import Shelf
 from regard.serve.limits import Limits
+from regard.serve.tongues import Tongues
 from tests.documents.files import body_of, word
 from tests.serve.running import Running, running
 
@@ -41,6 +47,10 @@ def test_the_client_translates_detects_and_lists(client: LibreTranslateAPI) -> N
     assert found[0]["confidence"] > found[1]["confidence"]
     assert sum(each["confidence"] for each in found) == pytest.approx(100, abs=0.2)
     assert client.detect("das Haus ist nicht für sich")[0]["language"] == "de"
+    for text in ("Hallo", "guten morgen", "Danke", "Tschüss", "Bitte", "ja"):
+        assert client.detect(text)[0]["language"] == "de", text
+    for text in ("Hello", "good morning", "thanks", "yes"):
+        assert client.detect(text)[0]["confidence"] > 90, text
     assert client.detect("日本") == client.detect("") == client.detect("1, 2") == []
 
 
@@ -100,9 +110,43 @@ def test_html_keeps_its_tags(http: httpx.Client) -> None:
 
 def test_the_source_may_be_guessed(http: httpx.Client) -> None:
     found = http.post("/translate", json={"q": "two", "source": "auto", "target": "de"}).json()
-    assert found == {"translatedText": "zwei", "detectedLanguage": {"confidence": 100.0, "language": "en"}}
+    assert found["translatedText"] == "zwei"
+    assert found["detectedLanguage"] == http.post("/detect", json={"q": "two"}).json()[0]
+    assert found["detectedLanguage"]["language"] == "en"
     many = http.post("/translate", json={"q": ["two", "1"], "source": "auto", "target": "de"}).json()
     assert len(many["detectedLanguage"]) == 2
+
+
+def test_what_is_in_the_target_language_already_stays_as_it_is(http: httpx.Client) -> None:
+    german, html = "Wie geht es dir?\n Danke,  gut!", "<p>Wie geht es <b>dir</b>?</p>"
+    body = {"source": "auto", "target": "de", "alternatives": 2}
+    found = http.post("/translate", json={**body, "q": [german, "two"]}).json()
+    assert found["translatedText"] == [german, "zwei"]
+    assert found["alternatives"][0] == []
+    detected = found["detectedLanguage"]
+    assert [guess["language"] for guess in detected] == ["de", "en"]
+    assert detected[0] == http.post("/detect", json={"q": german}).json()[0]
+    assert http.post("/translate", json={**body, "q": html, "format": "html"}).json()["translatedText"] == html
+    subtitles = SUBTITLES.replace("two", "Danke").replace("three", "Bitte")
+    place = upload(http, "a.srt", subtitles.encode(), source="auto").json()["translatedFileUrl"]
+    assert http.get(place).text == subtitles
+
+
+def test_of_languages_as_likely_one_that_can_be_translated_is_meant(words_model: Path) -> None:
+    tongues = Tongues(Desk({"words": load(words_model)}))
+    (pair,) = tongues.pairs
+    tongues.pairs = [replace(pair, source="de", target="en"), pair]  # German is named first
+    assert [guess.confidence for guess in tongues.detect("Tom")] == [50.0, 50.0]
+    for text, guessed in (("Tom", "en"), ("Hallo Tom", "de")):
+        found, guess = libretranslate._guessed(tongues, "de", read("q", text.encode(), "lines"))
+        assert (guess.language, found is pair) == (guessed, guessed == "en")
+
+
+def test_a_language_that_nobody_translates_is_named(words_model: Path) -> None:
+    tongues = Tongues(Desk({"words": load(words_model)}))
+    tongues.pairs += [replace(tongues.pairs[0], source="fr", target="en")]
+    with pytest.raises(UsageError, match="but are `fr` and `de`"):
+        libretranslate._guessed(tongues, "de", read("q", "Bonjour, ça va ?".encode(), "lines"))
 
 
 @pytest.mark.parametrize(

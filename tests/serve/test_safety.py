@@ -225,6 +225,26 @@ def test_a_server_that_ends_answers_what_it_took_on(words_model: Path) -> None:
     assert set(found) == {200, 503}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_reads_that_it_serves_may_stop_it(number: int, words_model: Path) -> None:
+    """The signal comes in the moment in which the line is written."""
+    code = f"""
+import os, sys
+from regard.cli import main
+
+class Hasty:
+    def write(self, text):
+        if text.startswith("Serving"):
+            os.kill(os.getpid(), {int(number)})
+    flush = isatty = lambda self: None
+
+sys.stderr = Hasty()
+main()
+"""
+    command = [sys.executable, "-c", code, "serve", str(words_model), "--port", "0"]
+    assert subprocess.run(command, timeout=120, check=False).returncode == 0
+
+
 def test_limits_must_be_above_nothing() -> None:
     with pytest.raises(ValueError, match="`queue` must be above 0, but is 0"):
         Limits(queue=0)

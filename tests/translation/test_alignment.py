@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.batch import Batch, Tokens
-from regard.translation.alignment import STRONG, align, aligning_attention, aligning_layer
+from regard.decoding.penalties import aligning_layer
+from regard.translation.alignment import STRONG, align, aligning_attention
 from regard.viewing.capture import watching
 from tests.contracts.cases import SPECIALS
 from tests.contracts.zoo import ZOO

@@ -29,6 +29,7 @@ from regard.cli import (
 )
 from regard.cli.common import READER_LEFT, STOPPED_BY, Closed
 from regard.errors import DataError, RegardError, printable
+from regard.files import FULL
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -150,8 +151,9 @@ def _run() -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # No permission, a full disk: the system's own words say it best.
-        _fail(f"{error.filename or 'writing'}: {error.strerror or error}. Check the path and the disk.", 66)
+        # No permission, a full disk: the system's own words say it best. What names no file is stdout, as a rule.
+        fix = "Make room on its disk, or write elsewhere." if error.errno in FULL else "Check the path and the disk."
+        _fail(f"{error.filename or 'the output'}: {error.strerror or error}. {fix}", 66)
     except Exception as error:
         if os.environ.get("REGARD_DEBUG"):
             raise

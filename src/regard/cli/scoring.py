@@ -237,7 +237,7 @@ def align(
             if head is None:
                 chosen = choose(attention, sources[some], targets[some], wanted and wanted[some])
                 head = chosen.name
-                print(f"Aligned by attention {head}, which has {chosen.reason}.", file=sys.stderr)
+                print(f"Aligned by attention {head}, {chosen.reason}.", file=sys.stderr)
             links = [pair.links(head) for pair in attention]
             kept += links if wanted is not None else []
             for found in links:

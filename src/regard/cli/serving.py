@@ -82,9 +82,8 @@ def serve(
     with running.open_socket(host, port) as listening:  # before the models, which take longer to say no
         desk = _desk(folders, limits, device, precision, engine)
         app = build_app(desk, key, running.names_of(host, tuple(allow_host or ())))
-        address = running.address_of(listening)
-        print(f"Serving {', '.join(desk.models)} on {address} (Ctrl-C stops it).", file=sys.stderr, flush=True)
-        running.serve(app, desk, listening)
+        line = f"Serving {', '.join(desk.models)} on {running.address_of(listening)} (Ctrl-C stops it)."
+        running.serve(app, desk, listening, lambda: print(line, file=sys.stderr, flush=True))
 
 
 def _key(given: str | None, file: Path | None) -> str | None:

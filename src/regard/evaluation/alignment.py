@@ -13,7 +13,8 @@ most weight lies on what is no word (the end of the sentence). An arbitrary head
 
 - without, the one whose links help most to guess the words that are written: the mean over target words t, linked to
   s, of log(p(t | s) / p(t)), where p(t | s) is counted over all other links. A head that looks at the wrong words, or
-  always at the same one, gains nothing by it.
+  always at the same one, gains nothing by it. Nor does any head on a few lines, in which hardly a word comes twice:
+  where none gains, the mean of the layer that usually aligns is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from torch import Tensor, nn
 
 from regard.counts import so_many
 from regard.data.batching import collate
-from regard.decoding.penalties import attentions_to_source
+from regard.decoding.penalties import aligning_layer, attentions_to_source
 from regard.errors import DataError, UsageError
 from regard.evaluation.likelihood import in_batches
 from regard.memory import Halves, NoRoomError
@@ -75,7 +76,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Choice:
-    """The attention to align with, as LAYER.HEAD counted from 1, and why."""
+    """The attention to align with, as LAYER.HEAD counted from 1, and why, to be said after its name."""
 
     name: str
     reason: str
@@ -265,17 +266,28 @@ def choose(
         best = min(rates, key=lambda name: rates[name])
         return Choice(
             best,
-            f"the lowest alignment error rate of {so_many(len(names), 'attention')}: {rates[best]:.3f} on "
+            f"which has the lowest alignment error rate of {so_many(len(names), 'attention')}: {rates[best]:.3f} on "
             f"{so_many(len(gold), 'line')}",
         )
     gains = {name: prediction_gain(found, sources, targets) for name, found in links.items()}
     best = max(gains, key=lambda name: gains[name])
+    if round(gains[best], 3) <= 0:
+        return Choice(
+            usual(names),
+            f"the usual one: {so_many(len(sources), 'line')} cannot tell which of {so_many(len(names), 'attention')} "
+            "aligns best. Give more lines, or name one with --head",
+        )
     return Choice(
         best,
-        f"the highest prediction gain of {so_many(len(names), 'attention')}: {gains[best]:.3f} nats a word on "
-        f"{so_many(len(sources), 'line')}"
-        + ("; below 0, the links tell nothing, which is usual on few lines" if gains[best] < 0 else ""),
+        f"which has the highest prediction gain of {so_many(len(names), 'attention')}: {gains[best]:.3f} nats a word "
+        f"on {so_many(len(sources), 'line')}",
     )
+
+
+def usual(names: Sequence[str]) -> str:
+    """Of all attentions, the mean of the layer that usually aligns, or its only head; see `aligning_layer`."""
+    layer = aligning_layer(max(int(name.partition(".")[0]) for name in names)) + 1
+    return f"{layer}.{MEAN}" if f"{layer}.{MEAN}" in names else f"{layer}.1"
 
 
 def prediction_gain(links: Sequence[Sequence[Link]], sources: Sequence[str], targets: Sequence[str]) -> float:

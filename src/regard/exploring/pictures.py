@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 from torch import nn
 
+from regard.decoding.penalties import aligning_layer
 from regard.errors import UsageError
 from regard.evaluation.alignment import word_attention
 from regard.exploring.attention import Looked, look, look_at_reading
@@ -29,7 +30,6 @@ from regard.exploring.vectors import neighbours, positions
 from regard.exploring.vectors_svg import neighbours_svg, positions_svg
 from regard.models.bert import Bert
 from regard.models.labelling import LabelModel
-from regard.translation.alignment import aligning_layer
 from regard.viewing.figures import AttentionMap, Head, attention_html, matrix_svg
 from regard.viewing.gaze import arcs_svg, heads_svg
 from regard.viewing.matrix import Grid, grid_svg

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import settings as toml
+from regard.decoding.penalties import aligning_layer
 from regard.engines.loading import LIMIT
 from regard.errors import UsageError
 from regard.files import write_file
@@ -28,7 +29,6 @@ from regard.models.build import ModelSettings
 from regard.models.gpt import GPT, GPTSettings
 from regard.models.transformer import StackSettings, Transformer, TransformerSettings
 from regard.text.tokenizer import Tokenizer
-from regard.translation.alignment import aligning_layer
 
 Numbers = Literal["float32", "int16", "int8"]
 POSITIONS = 2_048  # written out where a model has no limit of its own

@@ -19,14 +19,16 @@ from urllib.parse import quote
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from regard.documents.document import Document
 from regard.documents.reading import SUFFIXES
 from regard.errors import UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
-from regard.serve.papers import Paper, read_document, translate_document, translate_read
+from regard.serve.papers import Paper, look_into, read_document, translate_document, translate_read
 from regard.serve.problems import Problem, broken_rule
 from regard.serve.tongues import AUTO, Guess, Pair, Tongues, name_of
 
+LOOKED_AT = 2_000  # characters of a text that tell its language
 KEPT_FILES = 64
 KEPT_BYTES = 64 * 2**20
 KEPT_SECONDS = 600.0
@@ -166,8 +168,7 @@ def _add_files(routes: APIRouter, desk: Desk, limits: Limits, tongues: Tongues, 
         api_key: Annotated[str | None, Form()] = None,
     ) -> FileAnswer:
         name, data = file.filename or "", await file.read()
-        pair = _pair(tongues, source, target, "" if source != AUTO else data[:2_000].decode(errors="ignore"))[0]
-        paper = await translate_document(desk, limits, pair.served, name, data, pair.tag, target=target)
+        paper = await _translated_file(desk, limits, tongues, name, data, source, target)
         place = shelf.put(_safe(name, target), paper.data, paper.document.media_type)
         return FileAnswer(translatedFileUrl=str(request.url_for("download_file", place=place)))
 
@@ -197,10 +198,13 @@ async def _translated(
 ) -> list[_Answer]:
     """Texts as documents of their own: their sentences are translated, all of a model's together; their forms stay."""
     form = "html" if body.format == "html" else "lines"
-    pairs = [_pair(tongues, body.source, body.target, text) for text in texts]
     documents = [await read_document(desk, limits, "q", _encoded(text), form) for text in texts]
-    papers: dict[int, Paper] = {}
-    for pair in {id(pair): pair for pair, _ in pairs}.values():
+    pairs: list[tuple[Pair | None, Guess | None]] = [
+        _guessed(tongues, body.target, document) if body.source == AUTO
+        else (tongues.find(body.source, body.target), None) for document in documents
+    ]  # fmt: skip
+    papers = {place: Paper(documents[place], _encoded(text)) for place, text in enumerate(texts)}  # as they came
+    for pair in {id(pair): pair for pair, _ in pairs if pair is not None}.values():
         places = [place for place, (other, _) in enumerate(pairs) if other is pair]
         some = [documents[place] for place in places]
         found = await translate_read(desk, limits, pair.served, some, pair.tag, alternatives=body.alternatives)
@@ -214,15 +218,33 @@ def _answer(paper: Paper, guess: Guess | None) -> _Answer:
     return _Answer(best, [other for other in dict.fromkeys(others) if other != best], guess)
 
 
-def _pair(tongues: Tongues, source: str, target: str, text: str) -> tuple[Pair, Guess | None]:
-    """The model for a pair of languages, and what the source was guessed to be, where that was asked for."""
-    if source != AUTO:
-        return tongues.find(source, target), None
+async def _translated_file(
+    desk: Desk, limits: Limits, tongues: Tongues, name: str, data: bytes, source: str, target: str
+) -> Paper:
+    if source == AUTO:
+        document = await look_into(desk, limits, name, data, target)
+        pair, _ = _guessed(tongues, target, document)
+        if pair is None:
+            return Paper(document, data)
+    else:
+        pair = tongues.find(source, target)
+    return await translate_document(desk, limits, pair.served, name, data, pair.tag, target=target)
+
+
+def _guessed(tongues: Tongues, target: str, document: Document) -> tuple[Pair | None, Guess]:
+    """The model for a document, and what its language was guessed to be.
+
+    There is no model for one that is in the target's language already, as far as one can guess: it stays as it is.
+    """
     sources = [pair.source for pair in tongues.pairs if tongues.same(pair.target, target)]
-    guesses = tongues.detect(text, dict.fromkeys(sources)) or [Guess(code, 0.0) for code in sources[:1]]
-    if not guesses:
-        return tongues.find(source, target), None  # raises, and says which languages there are
-    return tongues.find(guesses[0].language, target), guesses[0]
+    if not sources:
+        tongues.find(AUTO, target)  # raises, and says which languages there are
+    guesses = tongues.detect(" ".join(document.texts)[:LOOKED_AT]) or [Guess(sources[0], 0.0)]
+    # Of languages that are as likely, one that can be translated comes first.
+    best = max(guesses, key=lambda guess: (guess.confidence, guess.language in sources))
+    if best.language not in sources and tongues.same(best.language, target):
+        return None, best
+    return tongues.find(best.language, target), best
 
 
 def _detection(guess: Guess) -> dict[str, Any]:

@@ -58,6 +58,12 @@ async def translate_document(
     return paper
 
 
+async def look_into(desk: Desk, limits: Limits, name: str, data: bytes, target: str) -> Document:
+    """A document that is read and not yet translated; a large one waits for its turn."""
+    async with desk.large_document() if _is_large(data, form_of(name)) else nullcontext():
+        return await read_document(desk, limits, name, data, None, target)
+
+
 async def read_document(
     desk: Desk, limits: Limits, name: str, data: bytes, form: str | None = None, target: str | None = None
 ) -> Document:

@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import socket
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -103,17 +104,23 @@ def connection_class(limits: Limits) -> type[H11Protocol]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with the end that this module describes."""
+    """uvicorn, with the end that this module describes; `ready` is called once it answers, and signals find it."""
 
-    def __init__(self, app: FastAPI, desk: Desk) -> None:
+    def __init__(self, app: FastAPI, desk: Desk, ready: Callable[[], None] = lambda: None) -> None:
         super().__init__(
             uvicorn.Config(
                 app, http=connection_class(desk.limits), ws="none", loop="asyncio", lifespan="on", access_log=False,
                 log_config=None, server_header=False, timeout_keep_alive=IDLE, backlog=BACKLOG,
             )
         )  # fmt: skip
-        self._desk = desk
+        self._desk, self._ready = desk, ready
         self._last_call: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer. The handlers of signals stand by now, so whoever reads that it is ready may send one."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end; the second time, end."""
@@ -134,7 +141,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def serve(app: FastAPI, desk: Desk, listening: socket.socket) -> None:
-    """Serve until a signal says to stop."""
+def serve(app: FastAPI, desk: Desk, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until a signal says to stop; `ready` is called when it has begun."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    Server(app, desk).run([listening])
+    Server(app, desk, ready).run([listening])

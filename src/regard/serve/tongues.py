@@ -6,18 +6,19 @@ where that is no language either, the code is `und`, undetermined.
 The language of a text is guessed among those of the models:
 
 1. Only languages stay that are written in the script most of its letters are in.
-2. Of these, each gets points: how many of the text's words are frequent words of the language (English, German,
-   French), and into how few pieces its model's vocabulary cuts the text; who knows a language has longer pieces for it.
+2. Of these, each gets points: how many of the text's words speak for the language, by a list of common words (English,
+   German, French) or by letters that few languages have (`regard.data.guesses`), and into how few pieces its model's
+   vocabulary cuts the text; who knows a language has longer pieces for it.
 3. Confidence is the share of e^points.
 
-Two languages that share one vocabulary and no list of frequent words cannot be told apart; they get the same.
+Where no word speaks for either of two languages that share one vocabulary, they cannot be told apart, and get the same.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 from babel import Locale, UnknownLocaleError
 
 from regard.data.filters import SCRIPTS, count_letters
-from regard.data.guesses import LANGUAGE_OF, ending
+from regard.data.guesses import ending, shares
 from regard.errors import UsageError
 from regard.exploring import inside
 from regard.serve.desk import Desk, Served
@@ -33,7 +34,7 @@ from regard.text.tokenizer import Tokenizer
 
 UNDETERMINED = "und"
 AUTO = "auto"
-FREQUENT, PIECES = 8.0, 1.0  # what a share of frequent words, and characters a token, are worth
+WORDS, PIECES = 8.0, 1.0  # what a share of words that speak for a language, and characters a token, are worth
 
 
 @dataclass(frozen=True)
@@ -86,31 +87,27 @@ class Tongues:
         """Whether two codes are of one language, whatever the country."""
         return _base(one) == _base(other)
 
-    def detect(self, text: str, candidates: Iterable[str] | None = None) -> list[Guess]:
+    def detect(self, text: str) -> list[Guess]:
         """The languages a text may be in, likeliest first; none for a text without letters."""
         if not any(map(str.isalpha, text)):
             return []
-        codes = list(self.codes if candidates is None else candidates)
         letters = count_letters([text])
         script = max(letters, key=letters.__getitem__) if letters else None
-        fitting = [code for code in codes if script is None or _written_in(code, script)]
+        fitting = [code for code in self.codes if script is None or _written_in(code, script)]
         if not fitting:
             return []
-        points = [self._points(code, text) for code in fitting]
+        spoken = shares(text)
+        points = [WORDS * spoken.get(_base(code), 0.0) + PIECES * self._pieces(code, text) for code in fitting]
         best = max(points)
-        shares = [math.exp(each - best) for each in points]
-        guesses = [
-            Guess(code, round(100 * share / sum(shares), 1)) for code, share in zip(fitting, shares, strict=True)
-        ]
+        parts = [math.exp(each - best) for each in points]
+        guesses = [Guess(code, round(100 * part / sum(parts), 1)) for code, part in zip(fitting, parts, strict=True)]
         return sorted(guesses, key=lambda guess: -guess.confidence)
 
-    def _points(self, code: str, text: str) -> float:
-        words = re.findall(r"[^\W\d_]+", text.lower())
-        hits = sum(LANGUAGE_OF.get(word) == _base(code) for word in words)
+    def _pieces(self, code: str, text: str) -> float:
+        """How many characters a token of a language's vocabulary has in this text; of several, the most."""
         readers = [pair.served.model.tokenizer.source for pair in self.pairs if pair.source == code]
         writers = [pair.served.model.tokenizer for pair in self.pairs if pair.target == code]
-        pieces = max((_characters_a_token(tokenizer, text) for tokenizer in {*readers, *writers}), default=0.0)
-        return FREQUENT * hits / max(1, len(words)) + PIECES * pieces
+        return max((_characters_a_token(tokenizer, text) for tokenizer in {*readers, *writers}), default=0.0)
 
 
 def name_of(code: str) -> str:

@@ -1,7 +1,8 @@
 """Models that come with Regard, to translate, write and look at something before anything is trained.
 
-Each is a model folder (see `regard.folder`) inside this package, with its weights in 16 bits. A copy of Regard may come
-without any of them. Wherever a model folder is asked for, a shipped model can be called by its name.
+Each is a model folder (see `regard.folder`) inside this package: the translators have 8 bits a weight, the writer 16. A
+copy of Regard may come without any of them. Wherever a model folder is asked for, a shipped model can be called by its
+name.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ them again.
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 import shutil
@@ -31,14 +30,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import DataError, MissingError, RegardError
-from regard.files import begin_folder, check_folder, read_manifest, remove_folder, write_folder, write_part
+from regard.files import FULL, begin_folder, check_folder, read_manifest, remove_folder, write_folder, write_part
 from regard.training import sharding
 from regard.training.team import ALONE, Team
 
 STATE = "state.json"
 CPU = torch.device("cpu")
 # What systems call a full disk, a used up quota, and a file that may not grow any more.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.batch import IGNORED, Batch, Specials, Tokens
 from regard.decoding.fast import OwnSearch
-from regard.decoding.penalties import attentions_to_source
+from regard.decoding.penalties import aligning_layer, attentions_to_source
 from regard.models.interface import SequenceModel
 
 TokenLink = tuple[int, int, float]
@@ -25,15 +25,6 @@ TokenLink = tuple[int, int, float]
 
 STRONG = 0.1  # weaker links are left out, unless a target token has no stronger one
 DIGITS = 4
-
-
-def aligning_layer(layers: int) -> int:
-    """Which of a decoder's layers aligns, counted from 0.
-
-    In deep models it is the last but one, as Garg et al. (2019) found. Of two it is the last: by prediction gain, the
-    measure of `regard align`, that one was better in each of three trained models.
-    """
-    return layers - 2 if layers > 2 else layers - 1
 
 
 def aligning_attention(model: nn.Module) -> nn.Module | None:
