@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,9 @@ MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
 LEAST_TRIES = 5
 ROUNDS = 5
 WORTH_IT = 1.15  # two threads of a quiet machine are faster than one by more than this
+
+KERNELS = torch.version.cuda is not None and find_spec("triton") is not None
+"""Whether our own kernels are to be had, which are for NVIDIA's GPUs and written in Triton; torch's are elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
 from regard.layers.norm import LayerNorm
 from regard.layers.positions import PositionKind, PositionScheme, position_scheme
+from regard.machine import KERNELS
 
 Norm = Literal["post", "pre"]
 
@@ -86,9 +87,10 @@ class Residual(nn.Module):
 
     def leave(self, x_BTD: Tensor, y_BTD: Tensor) -> Tensor:
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
-        if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
+        in_one = x_BTD.is_cuda and KERNELS and not self.pre
+        if in_one and self.training and self.dropout.noise is not None:
             return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
-        if not (self.pre or self.training) and x_BTD.is_cuda and infers():
+        if in_one and not self.training and infers():
             from regard.layers.kernels import join_and_norm
 
             return join_and_norm(x_BTD, y_BTD, self.norm.weight, self.norm.bias, self.norm.eps)
