@@ -43,10 +43,13 @@ class Machine:
             return f"{self.name}, {so_many(self.threads, 'thread')}, {memory}"
         return f"{f'{self.count} × ' if self.count > 1 else ''}{self.name}, {memory}"
 
-    @property
-    def bf16(self) -> bool:
-        """Whether training uses bf16 here unless told otherwise."""
-        return self.device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+def has_bf16(device: str) -> bool:
+    """Whether training uses bf16 there unless told otherwise.
+
+    CPUs without instructions for it compute it hundreds of times slower than fp32.
+    """
+    return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def this_machine(device: torch.device) -> Machine:
@@ -64,7 +67,7 @@ def matmul_speed(machine: Machine, rows: int, width: int, inner: int) -> float:
     The best of some: what a machine can do, whatever else it is doing at the moment. For the same reason a CPU is
     timed with one thread, times the number of its threads: two threads wait for each other where others want a core.
     """
-    kind = torch.bfloat16 if machine.bf16 else torch.float32
+    kind = torch.bfloat16 if has_bf16(machine.device) else torch.float32
     left, right = (torch.ones(shape, dtype=kind, device=machine.device) for shape in ((rows, width), (width, inner)))
     at_a_time = 10 if machine.device == "cuda" else 1  # to wait for a GPU takes as long as a product or two
     tries: list[float] = []
