@@ -31,9 +31,9 @@ from regard.machine import KERNELS
 Norm = Literal["post", "pre"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerSizes:
-    """The sizes one layer needs."""
+    """The sizes one layer needs; their defaults stand where they are set."""
 
     d_model: int
     d_ff: int
@@ -42,14 +42,14 @@ class LayerSizes:
     d_v: int
     dropout: float
     norm: Norm
-    activation: Activation = "relu"
-    positions: PositionKind = "sinusoidal"
-    reach: int = 128
-    norm_epsilon: float = 1e-5
-    experts: int = 1
-    active_experts: int = 1
-    balance: float = 0.0
-    qk_norm: bool = False
+    activation: Activation
+    positions: PositionKind
+    reach: int
+    norm_epsilon: float
+    experts: int
+    active_experts: int
+    balance: float
+    qk_norm: bool
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
