@@ -49,6 +49,14 @@ def test_whole_places_followed_by_whole_places_stay_whole() -> None:
     assert places.positions_BT.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
+def test_beams_that_share_a_row_stand_side_by_side() -> None:
+    """What is in the next column is then not at the next position."""
+    beams = Places.whole(torch.zeros(4, 1), first=5).select(torch.arange(4))
+    shared = beams.share(Places.whole(torch.zeros(2, 3)))
+    assert (shared.positions_BT.tolist(), shared.unbroken) == ([[5, 5], [5, 5]], False)
+    assert beams.share(Places.whole(torch.zeros(4, 3))) is beams
+
+
 @pytest.mark.parametrize("padded_first", [True, False])
 def test_extend_spells_out_segments_where_one_side_has_them(padded_first: bool) -> None:
     padded = Places(torch.tensor([[0, 0]]), torch.tensor([[1, 0]]))

@@ -171,7 +171,7 @@ def test_what_trains_it_again_is_found_from_anywhere_if_it_is_a_preset(place: Pa
     """The folder may be moved or lie in a package; a preset is known by its name."""
     preset = load_recipe("demo")
     assert "```sh\nregard train demo --out again\n```" in model_card(place, preset, RESULT)
-    for changed in (replace(preset, seed=7), replace(preset, name="mine")):
+    for changed in (replace(preset, seed=7), replace(preset, name="mine"), replace(preset, init="first")):
         assert "```sh\nregard train 'my model'/recipe.toml --out again\n```" in model_card(place, changed, RESULT)
 
 

@@ -116,6 +116,16 @@ def test_on_a_slow_cpu_steps_are_cut_and_this_is_said(quick: None, monkeypatch: 
     assert asked.recipe.training.steps == asked.plan.steps == 50_000
 
 
+@pytest.mark.parametrize(("hours", "cut"), [(3.9, False), (4.1, True)])
+def test_a_cpu_trains_for_four_hours_at_most(
+    hours: float, cut: bool, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_at(monkeypatch, 1e15)
+    wanted = choose(corpus(40_000), CPU, DATA).plan
+    run_at(monkeypatch, 1e15 * wanted.seconds / (3600 * hours))
+    assert (choose(corpus(40_000), CPU, DATA).plan.steps < wanted.steps) is cut
+
+
 def test_overrides_have_the_last_word(quick: None) -> None:
     found = choose(corpus(5_000), GPU, DATA, ["model.d_model=64", "name=mine", "training.patience=3"])
     assert (found.recipe.name, found.recipe.training.patience) == ("mine", 3)

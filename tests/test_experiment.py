@@ -149,6 +149,11 @@ def test_a_stopped_run_goes_on_to_the_same_model_to_the_bit(
         assert (unbroken / file).read_bytes() == (out / file).read_bytes()
 
 
+def test_who_trains_alone_stops_at_once_however_seldom_it_reports(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal_at(monkeypatch, 3)
+    assert experiment.train(generated_recipe(["training.report_every=10"]), out).step == 3
+
+
 def test_a_checkpoint_made_by_a_signal_pushes_none_out_of_the_average(unbroken: Path, out: Path) -> None:
     tight = replace(RECIPE, training=replace(RECIPE.training, keep=2))
     with pytest.MonkeyPatch.context() as patch:

@@ -7,12 +7,20 @@ import torch
 
 from regard import machine
 from regard.errors import UsageError
-from regard.machine import Machine, choose_device, matmul_speed, this_machine, threads_of, threads_that_help
+from regard.machine import (
+    Machine,
+    choose_device,
+    has_bf16,
+    matmul_speed,
+    this_machine,
+    threads_of,
+    threads_that_help,
+)
 
 
 def test_this_machine_says_what_it_has() -> None:
     found = this_machine(torch.device("cpu"))
-    assert (found.device, found.count, found.bf16) == ("cpu", 1, False)
+    assert (found.device, found.count, has_bf16(found.device)) == ("cpu", 1, False)
     assert found.threads == torch.get_num_threads()
     assert found.memory > 10**8
     assert str(found).startswith(f"{found.name}, {found.threads} thread")

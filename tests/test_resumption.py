@@ -11,6 +11,7 @@ from regard import experiment
 from regard.recipe import build_recipe
 from regard.resumption import verify_resume
 from regard.training import checkpoint
+from regard.training.trainer import Trainer
 from tests.tiny import write_lines
 
 
@@ -51,3 +52,16 @@ def test_a_stream_goes_on_to_the_bit(stream: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(checkpoint, "newest", lambda *_: start)
     assert verify_resume(stream).different != []
     assert "tensors differ" in str(verify_resume(stream))
+
+
+def test_what_rows_go_on_from_is_compared_as_well(stream: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot, made = Trainer.snapshot, []
+
+    def spoilt(self: Trainer) -> checkpoint.Snapshot:
+        made.append(snapshot(self))
+        if len(made) == 3:  # at the end of the run with a stop
+            made[-1].carried["0.output"] += 1
+        return made[-1]
+
+    monkeypatch.setattr(Trainer, "snapshot", spoilt)
+    assert verify_resume(stream).different == ["carried/0.output"]

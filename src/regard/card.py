@@ -348,7 +348,7 @@ def _sizes(recipe: Recipe) -> str:
 
 def _recipe_name(place: Path, recipe: Recipe) -> str:
     """What `regard train` takes: a preset by its name, which is known in every folder, and any other by its file."""
-    if recipe.init is None and recipe.name in presets() and load_recipe(recipe.name) == recipe:
+    if recipe.name in presets() and load_recipe(recipe.name) == recipe:
         return recipe.name
     return f"{shlex.quote(place.resolve().name)}/{folder.RECIPE}"
 

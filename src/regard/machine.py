@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,9 @@ MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
 LEAST_TRIES = 5
 ROUNDS = 5
 WORTH_IT = 1.15  # two threads of a quiet machine are faster than one by more than this
+
+KERNELS = torch.version.cuda is not None and find_spec("triton") is not None
+"""Whether our own kernels are to be had, which are for NVIDIA's GPUs and written in Triton; torch's are elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,13 @@ class Machine:
             return f"{self.name}, {so_many(self.threads, 'thread')}, {memory}"
         return f"{f'{self.count} × ' if self.count > 1 else ''}{self.name}, {memory}"
 
-    @property
-    def bf16(self) -> bool:
-        """Whether training uses bf16 here unless told otherwise."""
-        return self.device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+def has_bf16(device: str) -> bool:
+    """Whether training uses bf16 there unless told otherwise.
+
+    CPUs without instructions for it compute it hundreds of times slower than fp32.
+    """
+    return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def this_machine(device: torch.device) -> Machine:
@@ -60,7 +67,7 @@ def matmul_speed(machine: Machine, rows: int, width: int, inner: int) -> float:
     The best of some: what a machine can do, whatever else it is doing at the moment. For the same reason a CPU is
     timed with one thread, times the number of its threads: two threads wait for each other where others want a core.
     """
-    kind = torch.bfloat16 if machine.bf16 else torch.float32
+    kind = torch.bfloat16 if has_bf16(machine.device) else torch.float32
     left, right = (torch.ones(shape, dtype=kind, device=machine.device) for shape in ((rows, width), (width, inner)))
     at_a_time = 10 if machine.device == "cuda" else 1  # to wait for a GPU takes as long as a product or two
     tries: list[float] = []

@@ -12,6 +12,7 @@ import pytest
 from regard import experiment, folder
 from regard.bands.band import Band, band_of_recipe, read_band
 from regard.bands.comparing import THOUGHTS, TOO_LOW, TOO_SHORT, Comparison, not_compared, watch_of
+from regard.bands.decisive import within
 from regard.recipe import PRESETS, Recipe, build_recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.training.usual import TOO_HIGH
@@ -133,6 +134,12 @@ def test_a_warm_up_that_moves_the_whole_rate_has_no_direction(measured: Band, ru
     changes = ["training.optimiser.schedule=inverse-sqrt", "training.optimiser.warmup=200"]
     comparison = Comparison(band, folder.read_recipe(runs[0], changes), folder.read_fingerprint(runs[0]) or {})
     assert comparison.thoughts() == [THOUGHTS["training.optimiser"]]
+
+
+def test_a_key_is_within_a_place_by_whole_words() -> None:
+    assert within("batch", ["data", "batch"])
+    assert within("batch.tokens", ["data", "batch"])
+    assert not within("training.average_of", ["training.average", "data"])
 
 
 def test_by_the_clock_a_faster_machine_is_thought_of() -> None:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import bands as command
 from regard import folder
 from regard.bands.band import BANDS, Band, read_band
-from regard.bands.measuring import assumed, band_of_runs
+from regard.bands.measuring import STRETCHES, _round_below, assumed, band_of_runs
 from regard.errors import DataError, MissingError, UsageError
 from regard.training.usual import Stretches
 from regard.viewing.training_curves import read_metrics
@@ -85,6 +85,21 @@ def test_a_standard_deviation_takes_in_its_neighbours_and_is_never_less_than_its
     assert own[30] < found[30] < found[32]
 
 
+def test_a_step_that_was_skipped_has_no_loss(runs: list[Path], tmp_path: Path) -> None:
+    place = Path(shutil.copytree(runs[0], tmp_path / "run"))
+    events = read_metrics(place / folder.METRICS)
+    losses = {event["step"]: event for event in events if event["event"] == "step"}
+    losses[31] |= {"skipped": 1, "loss": 0.0}
+    (place / folder.METRICS).write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+    means = {usual.step: usual.mean for usual in band_of_runs([place]).course.training}
+    assert means[32] == losses[32]["loss"]
+
+
+@pytest.mark.parametrize(("steps", "stretch"), [(1, 1), (40, 2), (99, 2), (100, 5), (199, 5), (200, 10), (10_000, 500)])
+def test_a_run_has_twenty_stretches_of_a_round_length(steps: int, stretch: int) -> None:
+    assert _round_below(steps / STRETCHES) == stretch
+
+
 def losses_of(run: Path) -> list[tuple[int, int, float]]:
     events = read_metrics(run / folder.METRICS)
     return [(event["step"], event["steps"], event["loss"]) for event in events if event["event"] == "step"]
@@ -93,10 +108,11 @@ def losses_of(run: Path) -> list[tuple[int, int, float]]:
 def test_the_command_is_kept_without_the_folders_of_one_machine(runs: list[Path], tmp_path: Path) -> None:
     place = Path(shutil.copytree(runs[0], tmp_path / "run"))
     first, rest = (place / folder.METRICS).read_text(encoding="utf-8").split("\n", 1)
-    typed = "regard train pairs data.source=/corpora/a/words.en data.target=words.de seed=1 --out /models/pairs"
-    start = json.dumps({**json.loads(first), "command": typed})
-    (place / folder.METRICS).write_text(f"{start}\n{rest}", encoding="utf-8")
-    assert band_of_runs([place]).command == "regard train pairs data.source=words.en data.target=words.de seed=1"
+    typed = "regard train pairs data.source=/corpora/a/words.en data.target=words.de seed=1 {}"
+    for out in ("--out /models/pairs", "--out=/models/pairs"):
+        start = json.dumps({**json.loads(first), "command": typed.format(out)})
+        (place / folder.METRICS).write_text(f"{start}\n{rest}", encoding="utf-8")
+        assert band_of_runs([place]).command == "regard train pairs data.source=words.en data.target=words.de seed=1"
 
 
 def test_runs_that_do_not_belong_together_are_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_coverage_against_all_texts(name: str, penalty: module.Penalty, alpha: f
         assert all(each.score == pytest.approx(scores[each.tokens], abs=1e-4) for each in answer)
 
 
+def test_every_token_of_a_beginning_covers_as_it_would_alone() -> None:
+    """The start and what is given are read in one step, each token with attention of its own."""
+    model, beginning = ZOO["transformer"].model(vocabulary=5, seed=1), (4, 3)
+    settings = SearchSettings(beam=4, nbest=2, penalty="none", coverage=0.7, extra_length=1)
+    answers = beam_search(model, SOURCE, SPECIALS, settings, [Constraints(beginning)] * len(LENGTHS))
+    for row, (length, answer) in enumerate(zip(LENGTHS, answers, strict=True)):
+        for each in answer:
+            coverage = watched_coverage(model, SOURCE.ids_BT[row, :length].tolist(), each.tokens)
+            assert each.score == pytest.approx(each.log_probability + 0.7 * coverage, abs=1e-4)
+
+
 def test_watchers_are_taken_off_again() -> None:
     model = ZOO["transformer"].model(vocabulary=8, seed=1)
     beam_search(model, SOURCE, SPECIALS, SearchSettings(coverage=0.2, extra_length=2))

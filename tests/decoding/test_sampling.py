@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.batch import Specials
 from regard.decoding.constraints import Constraints
 from regard.decoding.sampling import SPREAD, Drawn, Sample, SamplingSettings, drawing, narrow, sample
 from regard.decoding.search import SearchSettings, beam_search
@@ -99,6 +100,14 @@ def test_repetition_penalty_by_hand() -> None:
     assert found.tokens == (A, B, A)  # 2 → 0.5, then 1.9 → 0.475
     [found] = sample(story, [[A]], SPECIALS, settings, [0])
     assert found.tokens == (B, A, A)
+
+
+def test_a_start_that_is_also_the_end_may_end_a_text() -> None:
+    """It was read, but is no repetition."""
+    story = Story(vocabulary=6)
+    story.logits = lambda features: torch.tensor([[0.0, 0.0, 2.0, 1.0, 0.0, 0.0]]).expand(len(features), -1)  # type: ignore[method-assign]
+    [found] = sample(story, [[]], Specials(0, END, END), SamplingSettings(0.0, repetition_penalty=4.0), [0])
+    assert (found.tokens, found.finish_reason) == ((), "end")
 
 
 def test_narrow_shows_what_is_left() -> None:

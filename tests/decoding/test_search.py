@@ -182,6 +182,12 @@ def test_search_goes_on_while_something_can_overtake() -> None:
         assert len(model.rows_read) == steps
 
 
+def test_a_text_of_the_full_length_may_still_overtake() -> None:
+    """`()` scores log 0.62; `(A, B)` and its end are as long as allowed, and score log 0.38 / 3."""
+    chances: Chances = {START: {END: 0.62, A: 0.38}, A: {B: 1.0}, B: {END: 1.0}}
+    assert texts(search(Chain(chances), replace(BY_LENGTH, beam=2, extra_length=0), 2)[0]) == [(A, B)]
+
+
 def test_a_sentence_leaves_the_batch_when_it_is_done() -> None:
     model = Chain(ENDLESS)
     search(model, replace(PLAIN, beam=1, extra_length=0), 1, 3, 2)

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from regard.batch import Places
 from regard.layers.attention import Attention
-from regard.layers.block import DecoderLayer, EncoderLayer, LayerSizes, Norm, Residual
+from regard.layers.block import DecoderLayer, EncoderLayer, Norm, Residual
 from regard.layers.mask import Mask, Visible
 from regard.layers.positions import RotaryPositions
+from regard.models.transformer import TransformerSettings
 
-SIZES = LayerSizes(d_model=8, d_ff=12, heads=2, d_k=3, d_v=5, dropout=0.4, norm="post")
+SIZES = TransformerSettings(d_model=8, d_ff=12, heads=2, d_k=3, d_v=5, dropout=0.4).layer_sizes()
 NORMS: list[Norm] = ["post", "pre"]
 
 close = torch.testing.assert_close

@@ -58,6 +58,13 @@ def test_every_state_that_was_there_stays_as_it_was(steps: list[tuple[int, int, 
 
 
 @torch.inference_mode()
+def test_rows_of_an_old_state_know_nothing_of_what_was_written_behind_it() -> None:
+    old, rows = some(2, 5).extend(some(2, 1)), torch.tensor([1, 0])
+    assert old.extend(some(2, 1)).room is old.room
+    assert same(old.select(rows), KeyValue(old.keys_BHKE[rows], old.values_BHKE[rows]))
+
+
+@torch.inference_mode()
 def test_most_steps_copy_nothing() -> None:
     kept, places = some(2, 100), set()
     for _ in range(100):

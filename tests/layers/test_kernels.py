@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.layers.block import LayerSizes, Residual
+from regard.layers.block import Residual
 from regard.layers.dropout import Noise
+from regard.models.transformer import TransformerSettings
 
 pytestmark = pytest.mark.gpu
 
@@ -21,7 +22,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 @pytest.mark.parametrize("width", [64, 192, 512, 1024])
 def test_join_and_norm_is_dropout_sum_and_norm(width: int, dtype: torch.dtype, near: float, compiled: bool) -> None:
     torch.manual_seed(0)
-    residual = Residual(LayerSizes(width, 4, 4, 4, 4, dropout=0.1, norm="post")).cuda().train()
+    residual = Residual(TransformerSettings(d_model=width, d_k=4, dropout=0.1).layer_sizes()).cuda().train()
     for weight in (residual.norm.weight, residual.norm.bias):
         nn.init.normal_(weight)
     Noise(residual, seed=3).set(step=1, first_row=2)
@@ -45,7 +46,7 @@ def test_without_dropout_it_is_the_same_kernel_for_few_rows_and_many(
     rows: int, width: int, dtype: torch.dtype, near: float
 ) -> None:
     torch.manual_seed(0)
-    residual = Residual(LayerSizes(width, 4, 4, 4, 4, dropout=0.1, norm="post")).cuda().eval().to(dtype)
+    residual = Residual(TransformerSettings(d_model=width, d_k=4, dropout=0.1).layer_sizes()).cuda().eval().to(dtype)
     for weight in (residual.norm.weight, residual.norm.bias):
         nn.init.normal_(weight)
     x, y = (torch.randn(rows, 1, width, device="cuda", dtype=dtype) for _ in range(2))

@@ -35,6 +35,16 @@ def gpt_of(model: DecoderOnly, settings: DecoderOnlySettings) -> GPT:
     return gpt.eval()
 
 
+def test_what_is_added_to_the_residual_starts_smaller_the_more_layers_add_to_it() -> None:
+    """GPT-2's 0.02, and for the two outputs of each layer 0.02 / √(2·layers)."""
+    torch.manual_seed(0)
+    for layer in GPT(GPTSettings(layers=8, d_model=64, d_ff=128, heads=2), 12).layers:
+        weights = {name: layer.get_parameter(f"{name}.weight") for name in ("attention.query", "feedforward.inner")}
+        assert [weight.std().item() for weight in weights.values()] == pytest.approx([0.02, 0.02], rel=0.05)
+        outputs = [layer.get_parameter(f"{name}.weight") for name in ("attention.output", "feedforward.outer")]
+        assert [weight.std().item() for weight in outputs] == pytest.approx([0.005, 0.005], rel=0.05)
+
+
 def test_it_is_a_language_model_that_reads_the_source_first() -> None:
     torch.manual_seed(0)
     model = decoder_only(SMALL, 12).eval()

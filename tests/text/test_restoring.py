@@ -14,6 +14,14 @@ def test_words_and_tags() -> None:
     assert tags == ["C,", "C.", "C:", "l", "U", "l!", "l", "l", "l;", "l?"]
 
 
+def test_a_single_capital_does_not_shout() -> None:
+    assert bare("I see U2, A and NATO")[1] == ["C", "l", "C,", "C", "l", "U"]
+
+
+def test_of_several_marks_the_first_counts() -> None:
+    assert bare("What ? ! Yes! ; so?!")[1] == ["C?", "C!", "l?"]
+
+
 def test_what_is_lost() -> None:
     assert restored(*bare('"I said – McDonald\'s," he said...')) == "I said Mcdonald's, he said."
 

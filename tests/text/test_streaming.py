@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,19 @@ def test_no_piece_ends_inside_a_character(text: str) -> None:
     stream = TextStream(tokenizer)
     assert all(HALF not in stream.push(token) for token in tokenizer.encode(text))
     assert stream.end() == ""
+
+
+class EachByte:
+    """Each byte is a token, and of half a character each byte is shown by itself."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        whole = bytes(ids).decode(errors="ignore")
+        return whole + HALF * (len(ids) - len(whole.encode()))
+
+
+def test_a_character_comes_when_its_last_byte_does() -> None:
+    stream = TextStream(EachByte())
+    assert [stream.push(byte) for byte in "a😀é".encode()] == ["a", "", "", "", "😀", "", "é"]
 
 
 def test_bytes_that_never_become_a_character_are_not_held_for_ever() -> None:

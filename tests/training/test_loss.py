@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.batch import IGNORED
 from regard.training import loss
-from regard.training.loss import smoothed_cross_entropy, total_likelihood, total_loss
+from regard.training.loss import scores_to_gradient, smoothed_cross_entropy, total_likelihood, total_loss
 
 
 def by_hand(logits: list[float], label: int, smoothing: float) -> float:
@@ -55,6 +55,15 @@ def test_without_smoothing_it_is_the_negative_log_likelihood(features_BTD: Tenso
     log_probabilities = project(features_BTD).log_softmax(-1)
     for row, place in (LABELS != IGNORED).nonzero().tolist():
         assert torch.allclose(losses[row, place], -log_probabilities[row, place, LABELS[row, place]])
+
+
+def test_what_fills_up_a_row_has_no_part_in_it() -> None:
+    """Rows are rounded up on GPUs, and not all of those have our kernel."""
+    scores_NV, labels_N = torch.randn(4, 5), torch.tensor([0, 4, IGNORED, 2])
+    rounded_NW = F.pad(scores_NV, (0, 3), value=9.0)
+    losses_N = scores_to_gradient(scores_NV, labels_N, 0.1, vocabulary=5)
+    assert torch.equal(scores_to_gradient(rounded_NW, labels_N, 0.1, vocabulary=5), losses_N)
+    assert torch.equal(rounded_NW, F.pad(scores_NV, (0, 3)))
 
 
 def test_a_token_without_label_costs_nothing_and_teaches_nothing(features_BTD: Tensor) -> None:

@@ -309,11 +309,29 @@ def test_where_memory_runs_out_a_validation_is_made_in_parts(monkeypatch: pytest
     assert max(tried) <= 2  # known from before
 
 
-def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def stream() -> Trainer:
     torch.manual_seed(0)
     texts = TokenStore.of_texts(([4 + (number * step) % 16 for step in range(1, 9)] for number in range(40)), 2)
     batches = Batches(texts, SPECIALS, BatchSettings(tokens=24, layout="stream", row=6), seed=3)
-    run = Trainer(build(RecurrentLMSettings(d_model=8), 20), batches, SETTINGS)
+    return Trainer(build(RecurrentLMSettings(d_model=8), 20), batches, SETTINGS)
+
+
+def test_rows_of_a_stream_go_on_until_the_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, goes_on = stream(), []
+    read_on = run.model.read_on
+
+    def noted(batch: Batch, carried: dict[str, torch.Tensor]) -> Any:
+        goes_on.append(bool(carried))
+        return read_on(batch, carried)
+
+    monkeypatch.setattr(run.model, "read_on", noted)
+    for _ in range(run.batches.per_epoch + 2):
+        run.advance()
+    assert goes_on == [False, *[True] * (run.batches.per_epoch - 1), False, True]
+
+
+def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = stream()
     wanted = validated(run)
     plain, turns = Trainer._negative_log_likelihood, iter(range(10**6))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.training.report import StepReport
-from regard.training.usual import FLOOR, NOTHING_DIFFERS, READ_ON, TOO_HIGH, Course, Stretches, Usual, Watch
+from regard.training.usual import FLOOR, NOTHING_DIFFERS, READ_ON, TOO_HIGH, Course, CourseWatch, Stretches, Usual
 
 COURSE = Course(
     "demo", 5, 10,
@@ -57,7 +57,7 @@ def test_a_stretch_that_was_hardly_seen_is_left_out() -> None:
 
 
 def test_a_run_inside_the_band_or_below_it_says_nothing() -> None:
-    watch = Watch(COURSE, ["never told"])
+    watch = CourseWatch(COURSE, ["never told"])
     for step, loss in ((10, 4.05), (20, 3.98), (30, 1.0), (40, 4.0)):
         assert watch.report(report(step, loss)) is None
         assert watch.aside == ""
@@ -66,7 +66,7 @@ def test_a_run_inside_the_band_or_below_it_says_nothing() -> None:
 
 
 def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
-    watch = Watch(COURSE, ["`batch.tokens` is 64, not 1024"], ["noise", "fewer examples"])
+    watch = CourseWatch(COURSE, ["`batch.tokens` is 64, not 1024"], ["noise", "fewer examples"])
     assert watch.report(report(10, 4.1)) is None
     assert watch.aside == ""
     said = watch.validated(15, 9.9)  # nobody measured step 15: the training loss is what is known
@@ -89,24 +89,24 @@ def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
 
 
 def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
-    watch = Watch(COURSE, [])
+    watch = CourseWatch(COURSE, [])
     said = watch.report(report(10, 4.4, skipped=1)) or ""
     assert "training loss 4.40 at step 10 is 0.40 nats above" in said
     assert "What differs here: 1 step was skipped, because gradients were no numbers. Think of a rate too high" in said
     assert watch.validated(20, 9.0) is None
-    other = Watch(COURSE, [])
+    other = CourseWatch(COURSE, [])
     other.report(report(10, 4.07))
     assert "validation loss 5.00 at step 20" in (other.validated(20, 5.0) or "")
 
 
 def test_the_newest_step_that_can_be_compared_is_told_though_an_older_one_was_worse() -> None:
-    watch = Watch(COURSE, [])
+    watch = CourseWatch(COURSE, [])
     watch.report(report(10, 4.15))
     assert "validation loss 3.31 at step 20 is 0.31 nats above" in (watch.validated(20, 3.31) or "")
 
 
 def test_between_stretches_the_line_says_which_step_it_speaks_of() -> None:
-    watch = Watch(COURSE, [])
+    watch = CourseWatch(COURSE, [])
     watch.report(report(10, 5.0))
     assert watch.report(report(15, 9.0, steps=5)) is None
     assert watch.aside == "1.00 above the usual at step 10"
@@ -115,21 +115,21 @@ def test_between_stretches_the_line_says_which_step_it_speaks_of() -> None:
 
 
 def test_without_a_difference_it_says_what_is_left() -> None:
-    said = Watch(COURSE, []).report(report(10, 6.0)) or ""
+    said = CourseWatch(COURSE, []).report(report(10, 6.0)) or ""
     assert said.endswith(f"{NOTHING_DIFFERS} {READ_ON}")
-    said = Watch(COURSE, [], ["a faster machine"]).report(report(10, 6.0)) or ""
+    said = CourseWatch(COURSE, [], ["a faster machine"]).report(report(10, 6.0)) or ""
     assert said.endswith(f"{NOTHING_DIFFERS} Think of a faster machine. {READ_ON}")
 
 
 def test_of_steps_that_were_skipped_a_rate_too_high_is_thought_of_once() -> None:
-    watch = Watch(COURSE, ["`rate` is 4, not 1"], [TOO_HIGH, "noise"])
+    watch = CourseWatch(COURSE, ["`rate` is 4, not 1"], [TOO_HIGH, "noise"])
     said = watch.report(report(10, 4.4, skipped=1)) or ""
     assert said.count(TOO_HIGH) == 1
     assert "the reason for steps that are skipped; or noise." in said
 
 
 def test_past_the_end_of_the_course_and_where_nothing_came_of_the_steps_there_is_nothing_to_say() -> None:
-    watch = Watch(COURSE, [])
+    watch = CourseWatch(COURSE, [])
     assert watch.report(report(40, 9.0)) is not None
     assert watch.aside == "5.00 above the usual at step 40"
     assert watch.report(report(50, 99.0)) is None
@@ -139,6 +139,6 @@ def test_past_the_end_of_the_course_and_where_nothing_came_of_the_steps_there_is
 
 
 def test_a_run_that_goes_on_in_the_middle_of_a_stretch() -> None:
-    watch = Watch(COURSE, [])
+    watch = CourseWatch(COURSE, [])
     assert watch.report(report(20, 99.0, steps=3)) is None  # three of ten steps say too little
     assert watch.report(report(30, 5.0)) is not None

@@ -23,7 +23,7 @@ from regard.data.generated import Generated
 from regard.recipe import Recipe
 from regard.settings.tree import text_of
 from regard.training.optim import height_of
-from regard.training.usual import TOO_HIGH, Course, Watch
+from regard.training.usual import TOO_HIGH, Course, CourseWatch
 
 AMOUNT = 0.05  # the share by which a corpus may be larger or smaller: of lines that are not aligned, filters drop some
 NAMED = 3  # at most so many differences, where a run is not compared
@@ -147,7 +147,7 @@ def not_compared(recipe: Recipe, fingerprint: Mapping[str, Any]) -> str | None:
     return f"note: this run is not compared with the usual course of `{recipe.name}`: {named}."
 
 
-def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
+def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> CourseWatch | None:
     """What compares a run of this recipe, on the corpus of this fingerprint, with the usual; None where none fits."""
     if (named := band_of_recipe(recipe.name)) is not None:
         found = [Comparison(named, recipe, fingerprint)]
@@ -156,7 +156,7 @@ def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> Watch | None:
         found = [Comparison(band, recipe, fingerprint) for band in all_bands() if band.corpus == files]
     for comparison in found:
         if not comparison.hindrances():
-            return Watch(comparison.band.course, comparison.causes(), comparison.thoughts())
+            return CourseWatch(comparison.band.course, comparison.causes(), comparison.thoughts())
     return None
 
 

@@ -29,7 +29,7 @@ from regard.batch import PADDING_SEGMENT, Specials, Tokens
 from regard.decoding import graphs
 from regard.decoding.beams import Candidates, Pool
 from regard.decoding.constraints import Constraints
-from regard.decoding.graphs import Recorded, Watch, batch_size, next_size
+from regard.decoding.graphs import LateNumber, Recorded, batch_size, next_size
 from regard.decoding.likeliest import likeliest
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
 from regard.layers.fixed import Slots
@@ -230,7 +230,7 @@ class _Engine:
         self.alive_1 = torch.zeros(1, dtype=torch.long, device=self.device)
         self.weight = weight([self.state, self.progress, self.alive_1])
         self.recorded = Recorded(self._round, self.device, pool)
-        self.watch = Watch(self.device)
+        self.alive = LateNumber(self.device)
 
     def begin(self, state: Any, limits: list[int]) -> None:
         """Start with a fresh state of as many rows as there are `limits`; the rows beyond them are idle."""
@@ -245,7 +245,7 @@ class _Engine:
         now.pool_scores_BP.fill_(-torch.inf)
         now.done_B.fill_(False)
         now.done_B[len(limits) :] = True
-        self.watch = Watch(self.device)
+        self.alive = LateNumber(self.device)
 
     def take_over(self, other: _Engine, going: list[int], length: int) -> _Engine:
         """Go on with these rows of another engine, whose texts have `length` tokens."""
@@ -253,14 +253,14 @@ class _Engine:
         self.state.load(other.state.first(length), rows)
         self.progress.take_over(other.progress, rows)
         self.progress.done_B[len(going) :] = True
-        self.watch = Watch(self.device)
+        self.alive = LateNumber(self.device)
         return self
 
     def round(self, length: int) -> int:
         """Write token number `length` of every text; how many sentences were not done a moment ago."""
         reach = next_size(length, REACH) if self.device.type == "cuda" else length
         self.recorded(min(reach, self.shape.capacity))
-        return self.watch.look(self.alive_1, self.shape.sentences)
+        return self.alive.look(self.alive_1, self.shape.sentences)
 
     def finished(self, sentences: list[int], limits: list[int]) -> tuple[list[int], dict[int, list[Hypothesis]]]:
         """The rows that are not done, and the hypotheses of the sentences that are."""

@@ -88,7 +88,7 @@ class Recorded:
         return None
 
 
-class Watch:
+class LateNumber:
     """A number on the device that the host looks at one round late, so that neither waits for the other.
 
     Good for numbers that only fall, such as how many sentences are not done: late is then merely late.

@@ -11,13 +11,12 @@ the probability down.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from regard.decoding.beams import largest
+from regard.machine import KERNELS
 
 
 def likeliest(logits_RV: Tensor, most: int, never: Collection[int] = ()) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,7 +26,7 @@ def likeliest(logits_RV: Tensor, most: int, never: Collection[int] = ()) -> tupl
     have -inf. `logits_RV` are used up: what is never written may be blotted out in them.
     """
     most = min(most, logits_RV.shape[1])
-    if logits_RV.is_cuda and _kernels_are_here():
+    if logits_RV.is_cuda and KERNELS:
         from regard.decoding import kernels
 
         if kernels.serves(logits_RV, most):
@@ -39,8 +38,3 @@ def likeliest(logits_RV: Tensor, most: int, never: Collection[int] = ()) -> tupl
         scores_RV[:, token] = -torch.inf
     values_RC, tokens_RC = largest(scores_RV, most)
     return values_RC - normalisers_R[:, None], tokens_RC, normalisers_R
-
-
-@cache
-def _kernels_are_here() -> bool:
-    return find_spec("triton") is not None

@@ -38,7 +38,7 @@ from regard.settings import check_words
 
 MOST_BEAMS = 1000
 
-Watch = Callable[[Candidates], None]
+OnRound = Callable[[Candidates], None]
 """Called in every round with what each sentence chooses from, before it does."""
 
 
@@ -115,7 +115,7 @@ def beam_search(
     specials: Specials,
     settings: SearchSettings,
     constraints: Sequence[Constraints] | None = None,
-    watch: Watch | None = None,
+    watch: OnRound | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source row its `nbest` best hypotheses, best first.
 
@@ -184,7 +184,7 @@ class _Search:
         if self.known:
             self._begin(source, [each.prefix[: self.known] for each in constraints])
 
-    def run(self, watch: Watch | None = None) -> list[list[Hypothesis]]:
+    def run(self, watch: OnRound | None = None) -> list[list[Hypothesis]]:
         """The hypotheses of every sentence; of one that has none, `nothing_found` says why."""
         with self.coverage or nullcontext():
             for length in range(self.known + 1, self.longest + 1):

@@ -17,8 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +26,7 @@ from regard.layers.growing import Room
 from regard.layers.mask import Visible
 from regard.layers.norm import RMSNorm
 from regard.layers.positions import PositionScheme
+from regard.machine import KERNELS
 
 Watcher = Callable[[Tensor], None]
 
@@ -186,7 +185,7 @@ def attention_weights(
 def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQK: Tensor | None = None) -> Tensor:
     """softmax(Q·Kᵀ / √d_k + bias)·V in one kernel that never forms the weights: [B, H, Q, E]."""
     plain = bias_BHQK is None and (visible.allowed_BQK is not None or not visible.is_causal)
-    if plain and query_BHQE.is_cuda and infers() and _kernels_are_here():
+    if plain and query_BHQE.is_cuda and infers() and KERNELS:
         from regard.layers import few_queries
 
         if few_queries.serves(query_BHQE, kv.keys_BHKE, kv.values_BHKE):
@@ -206,8 +205,3 @@ def fused_attention(query_BHQE: Tensor, kv: KeyValue, visible: Visible, bias_BHQ
 def infers() -> bool:
     """Whether nobody will ask for gradients; compilers cannot look, and join what they read themselves."""
     return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
-
-
-@cache
-def _kernels_are_here() -> bool:
-    return torch.version.cuda is not None and find_spec("triton") is not None

@@ -26,13 +26,14 @@ from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.mask import Visible
 from regard.layers.norm import LayerNorm
 from regard.layers.positions import PositionKind, PositionScheme, position_scheme
+from regard.machine import KERNELS
 
 Norm = Literal["post", "pre"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerSizes:
-    """The sizes one layer needs."""
+    """The sizes one layer needs; their defaults stand where they are set."""
 
     d_model: int
     d_ff: int
@@ -41,14 +42,14 @@ class LayerSizes:
     d_v: int
     dropout: float
     norm: Norm
-    activation: Activation = "relu"
-    positions: PositionKind = "sinusoidal"
-    reach: int = 128
-    norm_epsilon: float = 1e-5
-    experts: int = 1
-    active_experts: int = 1
-    balance: float = 0.0
-    qk_norm: bool = False
+    activation: Activation
+    positions: PositionKind
+    reach: int
+    norm_epsilon: float
+    experts: int
+    active_experts: int
+    balance: float
+    qk_norm: bool
 
     def self_attention(self) -> Attention:
         """An attention of a sentence to itself; it may mind distances."""
@@ -86,9 +87,10 @@ class Residual(nn.Module):
 
     def leave(self, x_BTD: Tensor, y_BTD: Tensor) -> Tensor:
         """`x_BTD` went around the sub-layer, `y_BTD` through it."""
-        if not self.pre and self.training and x_BTD.is_cuda and self.dropout.noise is not None:
+        in_one = x_BTD.is_cuda and KERNELS and not self.pre
+        if in_one and self.training and self.dropout.noise is not None:
             return self._join_and_norm(x_BTD, y_BTD, self.dropout.noise)
-        if not (self.pre or self.training) and x_BTD.is_cuda and infers():
+        if in_one and not self.training and infers():
             from regard.layers.kernels import join_and_norm
 
             return join_and_norm(x_BTD, y_BTD, self.norm.weight, self.norm.bias, self.norm.eps)

@@ -26,12 +26,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Places, Tokens
-from regard.layers.attention import KeyValue, Watcher
+from regard.layers.attention import KeyValue, Watcher, attention_weights, fused_attention
 from regard.layers.convolution import (
     HALVED,
     CausalConvolution,
@@ -147,20 +146,14 @@ class MultiStepAttention(nn.Module):
 
     def forward(self, h_BTC: Tensor, g_BTE: Tensor, memory: KeyValue, visible: Visible) -> Tensor:
         """√½·(h + c), [B, T, C]."""
-        query_BHTE = ((self.query(h_BTC) + g_BTE) * HALVED)[:, None]
+        # The paper's d · z is not divided by √E, as attention is elsewhere: that is made up for here.
+        query_BHTE = ((self.query(h_BTC) + g_BTE) * (HALVED * math.sqrt(g_BTE.shape[-1])))[:, None]
         if self.watcher is not None:
-            scores_BHTS = query_BHTE @ memory.keys_BHKE.transpose(-2, -1)
-            hidden_BHTS = ~visible.dense(scores_BHTS)[:, None]
-            # Where nothing is visible (an empty source) the softmax is NaN; the fused kernel gathers nothing there.
-            weights_BHTS = scores_BHTS.masked_fill(hidden_BHTS, -torch.inf).softmax(dim=-1)
-            weights_BHTS = weights_BHTS.masked_fill(hidden_BHTS, 0.0)
+            weights_BHTS = attention_weights(query_BHTE, memory.keys_BHKE, visible)
             self.watcher(weights_BHTS)
             context_BHTE = weights_BHTS @ memory.values_BHKE
         else:
-            allowed = None if visible.allowed_BQK is None else visible.allowed_BQK[:, None]
-            context_BHTE = F.scaled_dot_product_attention(
-                query_BHTE, memory.keys_BHKE, memory.values_BHKE, attn_mask=allowed, scale=1.0
-            )
+            context_BHTE = fused_attention(query_BHTE, memory, visible)
         context_BTE = context_BHTE[:, 0] * _root_of_seen(memory, visible, h_BTC)
         return (h_BTC + self.output(context_BTE)) * HALVED
 

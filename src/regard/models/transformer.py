@@ -87,21 +87,21 @@ class StackSettings:
         """The sizes of one layer."""
         d_k = self.d_k or self.d_model // self.heads
         return LayerSizes(
-            self.d_model,
-            self.d_ff,
-            self.heads,
-            d_k,
-            self.d_v or d_k,
-            self.dropout,
-            self.norm,
-            self.activation,
-            self.positions,
-            self.reach,
-            self.norm_epsilon,
-            self.experts,
-            self.active_experts,
-            self.balance,
-            self.qk_norm,
+            d_model=self.d_model,
+            d_ff=self.d_ff,
+            heads=self.heads,
+            d_k=d_k,
+            d_v=self.d_v or d_k,
+            dropout=self.dropout,
+            norm=self.norm,
+            activation=self.activation,
+            positions=self.positions,
+            reach=self.reach,
+            norm_epsilon=self.norm_epsilon,
+            experts=self.experts,
+            active_experts=self.active_experts,
+            balance=self.balance,
+            qk_norm=self.qk_norm,
         )
 
     def embedding(self, vocabulary: int, scaled: bool = True) -> Embedding:

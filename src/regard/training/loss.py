@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.batch import IGNORED
+from regard.machine import KERNELS
 from regard.models.interface import Criterion
 
 PIECE = {"cuda": 2**29, "cpu": 2**24}  # scores in memory at a time
@@ -105,13 +106,14 @@ class _TotalLoss(torch.autograd.Function):
 
 def scores_to_gradient(scores_NW: Tensor, labels_N: Tensor, smoothing: float, vocabulary: int) -> Tensor:
     """The loss of each token, [N], in fp32; `scores_NW` become d loss / d scores, in place, beyond V zeros."""
-    if scores_NW.is_cuda:
+    if scores_NW.is_cuda and KERNELS:
         from regard.training.kernels import scores_to_gradient as on_gpu
 
         return on_gpu(scores_NW, labels_N, smoothing, vocabulary)
     # A few rows at a time, so that they stay in the processor's cache from the first pass over them to the last.
     rows = max(1, CACHED // vocabulary)
-    pieces = zip(scores_NW.split(rows), labels_N.split(rows), strict=True)
+    scores_NW[:, vocabulary:] = 0
+    pieces = zip(scores_NW[:, :vocabulary].split(rows), labels_N.split(rows), strict=True)
     return torch.cat([_scores_to_gradient(scores, labels, smoothing) for scores, labels in pieces])
 
 

@@ -23,6 +23,7 @@ from regard.data.batching import Batches
 from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
+from regard.machine import has_bf16
 from regard.memory import Halves, NoRoomError
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
@@ -557,6 +558,5 @@ class _Tally:
 
 def _bf16(precision: Precision, device: torch.device) -> bool:
     if precision == "auto":
-        # CPUs without instructions for it compute bf16 hundreds of times slower than fp32.
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return has_bf16(device.type)
     return precision == "bf16"

@@ -118,7 +118,7 @@ class _Reading:
         return self.above > FAR * self.usual.margin
 
 
-class Watch:
+class CourseWatch:
     """Compares a run with the usual course, and says so once each time it leaves it, and once when it is back."""
 
     def __init__(self, course: Course, causes: Sequence[str], thoughts: Sequence[str] = ()) -> None:
