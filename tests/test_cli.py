@@ -98,7 +98,7 @@ def test_what_train_needs_is_said(tmp_path: Path, pair: tuple[Path, Path]) -> No
     failed(regard("train", "base", "big"), 2, "takes one recipe, but got 2: base, big")
     failed(regard("train", "--resume"), 2, "needs --out and no recipe")
     failed(regard("train", "base", "--resume", "--out", tmp_path), 2, "needs --out and no recipe")
-    failed(regard("train", "--resume", "--out", tmp_path / "x"), 66, tmp_path / "x" / "recipe.toml")
+    failed(regard("train", "--resume", "--out", tmp_path / "x"), 66, f"{tmp_path / 'x'}: must hold a run to go on with")
     failed(regard("train", "bse"), 66, "bse: there is neither such a file nor such a preset", "Did you mean `base`?")
     failed(regard("train", tmp_path / "no.toml"), 66, "no.toml")
     failed(regard("train", "demo", "--out", tmp_path), 2, f"{tmp_path}: must be new or empty, but is in use")

@@ -17,6 +17,7 @@ import pytest
 
 from regard.data.corpus import CorpusSettings, Files, Text
 from regard.data.dataset import Dataset, read_dataset
+from regard.data.formats import read_lines
 from regard.errors import DataError
 from regard.text.tokenizer import TokenizerSettings
 
@@ -121,7 +122,7 @@ def test_bytes_that_are_no_text_are_refused_with_line_and_byte(
 ) -> None:
     name = {"two files": "a.de", "table": "a.tsv", "text": "a.txt"}[form]
     place = byte + 2 if form == "table" else byte
-    with pytest.raises(DataError, match=rf"{name}, line 4: must be UTF-8, but byte {place} of the line"):
+    with pytest.raises(DataError, match=rf"{name}, line 4: must be UTF-8, but byte {place} of the line .* iconv -f "):
         read(tmp_path, form, (b"x", bad))
 
 
@@ -191,3 +192,17 @@ def test_a_table_with_too_few_columns_and_sides_of_different_lengths_are_refused
     settings = write(tmp_path, "two files", [b"a", b"b", b"c"], [b"A", b"B"])
     with pytest.raises(DataError, match=r"a\.en and .*a\.de: both sides must have the same number of lines"):
         read_dataset(settings, BYTES, 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        ("wörter\n".encode("utf-16"), r"It is UTF-16: iconv -f UTF-16 -t UTF-8 .*a\.en > .*a\.en\.utf-8$"),
+        ("wörter\n".encode("cp1252"), r"If it is WINDOWS-1252: iconv -f WINDOWS-1252 -t UTF-8 "),
+        (b"PK\x03\x04\xff\n", r"a document or a table of an office program: save its text as UTF-8"),
+    ],
+)
+def test_who_brings_other_bytes_is_told_what_they_are(begin: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_bytes(begin)
+    with pytest.raises(DataError, match=said):
+        list(read_lines(tmp_path / "a.en"))

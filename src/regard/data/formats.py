@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ def _line_lists(stream: Reader, place: str, repairs: Repairs) -> Iterator[list[s
             yield good
             raise DataError(
                 f"{place}, line {done + len(good) + 1:,}: must be UTF-8, but byte {error.start - begin + 1:,} of the "
-                f"line is 0x{data[error.start]:02x} ({error.reason}). Convert the file, for example with iconv."
+                f"line is 0x{data[error.start]:02x} ({error.reason}). {_advice(place, b'' if done else data)}"
             ) from error
         if not done and text.startswith(BYTE_ORDER_MARK):
             text = text.removeprefix(BYTE_ORDER_MARK)
@@ -113,6 +114,18 @@ def _line_lists(stream: Reader, place: str, repairs: Repairs) -> Iterator[list[s
             lines.pop()
         done += len(lines)
         yield lines
+
+
+def _advice(place: str, begin: bytes) -> str:
+    """What to do with a file that is not UTF-8, by its first bytes where they are known."""
+    if begin.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF")):
+        return "It is a document or a table of an office program: save its text as UTF-8, a line for each sentence."
+    if not Path(place).is_file():
+        return "Convert it, for example with iconv."
+    known = "UTF-16" if begin.startswith((b"\xff\xfe", b"\xfe\xff")) else "WINDOWS-1252"
+    sure = "It is" if known == "UTF-16" else "If it is"
+    file = shlex.quote(place)
+    return f"{sure} {known}: iconv -f {known} -t UTF-8 {file} > {shlex.quote(f'{place}.utf-8')}"
 
 
 def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
