@@ -16,6 +16,8 @@ from regard import demo, folder, shipped
 from regard.api import inspect, load
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
+from regard.documents.document import translated
+from regard.documents.reading import read
 from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
@@ -329,3 +331,19 @@ def test_translations_of_one_text_read_differently() -> None:
     (found,) = load("everyday-en-de").translations(["I have a cat."], search)
     assert len({each.text for each in found}) == 5
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('Last year we went to <a href="x">Italy</a> with our three children.', '<a href="x">Italien</a>'),
+        ("Last year we went to Italy with our <b>three</b> children.", "<b>drei</b>"),
+        ("My brother bought a <b>red</b> car yesterday.", "<b>rotes</b> Auto"),
+        ("If it rains <b>tomorrow</b>, we will <i>stay</i> at home.", "<b>morgen</b>"),
+        ("If it rains <b>tomorrow</b>, we will <i>stay</i> at home.", "<i>bleiben</i>"),
+    ],
+)
+def test_marks_go_where_their_words_go(page: str, found: str) -> None:
+    """Of two layers the last aligns: by the first, a link to Italy stood around our three children."""
+    model = load("everyday-en-de")
+    assert found in translated(read("a.html", page.encode()), model.translate, model.word_links).decode()

@@ -12,10 +12,10 @@ from regard.decoding.search import SearchSettings
 from regard.documents.document import Document, translated
 from regard.documents.placing import Links
 from regard.documents.reading import read_file
-from regard.evaluation.alignment import Link, choose, word_attention
+from regard.evaluation.alignment import MEAN, Link, choose, word_attention
 from regard.exploring import inside
 from regard.files import destination, write_file
-from regard.translation.alignment import aligning_attention
+from regard.translation.alignment import aligning_attention, aligning_layer
 from regard.translation.result import Translation
 from regard.translation.translator import Options, Progress
 
@@ -104,7 +104,7 @@ class Translating(Base):
     def word_links(self, sources: Sequence[str], targets: Sequence[str]) -> list[Links | None] | None:
         """Which words of texts and their translations belong together, (source, target); None where it cannot say.
 
-        By the mean over the heads of the last decoder layer but one, so that a text's links do not depend on others.
+        By the mean over the heads of the decoder's `aligning_layer`, so that a text's links do not depend on others.
         """
         must_be_pairs("word_links", sources, targets)
         limit = self._translator.limit or math.inf
@@ -114,8 +114,9 @@ class Translating(Base):
             return None
         some = [sources[place] for place in short], [targets[place] for place in short]
         found = word_attention(self.network, self.tokenizer, *some)
-        layer = max(1, max(int(name.partition(".")[0]) for name in found[0].names) - 1)
-        name = f"{layer}.mean" if f"{layer}.mean" in found[0].names else f"{layer}.1"
+        layers = max(int(name.partition(".")[0]) for name in found[0].names)
+        layer = aligning_layer(layers) + 1  # names count from 1
+        name = f"{layer}.{MEAN}" if f"{layer}.{MEAN}" in found[0].names else f"{layer}.1"
         links = {place: [(link.source, link.target) for link in each.links(name)]
                  for place, each in zip(short, found, strict=True)}  # fmt: skip
         return [links.get(place) for place in range(len(sources))]
