@@ -38,9 +38,10 @@ def read(name: str, data: bytes, form: str | None = None, target: str | None = N
     if form == "lines":
         return read_lines(name, data)
     if form not in READERS:
+        suffix = PurePath(name).suffix
         raise UsageError(
-            f"{name}: a document must be one of: {', '.join(SUFFIXES)}; but its name ends in "
-            f"`{PurePath(name).suffix or 'nothing'}`. Convert it, or say its form: {', '.join(FORMS)}."
+            f"{name}: a document must be one of: {', '.join(SUFFIXES)}; but its name "
+            f"{f'ends in `{suffix}`' if suffix else 'has no ending'}. Convert it, or say its form: {', '.join(FORMS)}."
         )
     return READERS[form](name, data)
 
