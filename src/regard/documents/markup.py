@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from regard.documents.addresses import has_words, is_address
 from regard.documents.document import Document
 from regard.documents.edits import Edits
 from regard.documents.encoding import Decoded, decode
@@ -124,7 +125,8 @@ class _Reader:
             self._writer.write(html.unescape(self.text[token.start : token.end]))
         elif token.kind == "close" and token.name in IN_SENTENCES:
             self._reach(token)
-            self._stretch.tags.close(self._writer, token.name, self.text[token.start : token.end])
+            mark = self._stretch.tags.close(self._writer, token.name, self.text[token.start : token.end])
+            self._keep_address(number, mark)
         elif token.kind == "open" and closing is not None and self._keeps(token):
             return self._keep(number, closing)
         elif token.kind == "open" and token.name in IN_SENTENCES:
@@ -167,6 +169,15 @@ class _Reader:
         self._stretch.end = last.end
         return closing + 1
 
+    def _keep_address(self, number: int, mark: int | None) -> None:
+        """Leave an address as it is if it is all that the mark has which a closing tag ends; a model may see it."""
+        inside = self.tokens[number - 1]
+        if mark is None or inside.kind != "text" or self._stretch.tokens.get(mark) != number - 2:
+            return
+        raw = self.text[inside.start : inside.end]
+        if is_address(html.unescape(raw).strip()):
+            self._stretch.tags.kept[mark] = raw
+
     def _reach(self, token: Token) -> None:
         """The passage goes on to the end of a token."""
         if self._stretch.end == 0:
@@ -179,7 +190,7 @@ class _Reader:
         self._writer, self._stretch = PassageWriter(), Stretch(0, 0)
         stretch.tags.end(writer)
         passage = writer.passage()
-        if any(map(str.isalpha, passage.text)):
+        if passage.has_words:
             raw = self.text[stretch.start : stretch.end]
             stretch.start += len(raw) - len(raw.lstrip())
             stretch.end -= len(raw) - len(raw.rstrip())
@@ -207,7 +218,7 @@ def _values(text: str, tokens: Sequence[Token]) -> Iterator[Value]:
     """The attributes that people read."""
     for number, token in enumerate(tokens):
         for attribute in token.attributes:
-            if attribute.name in TRANSLATED and any(map(str.isalpha, _bare(text, attribute))):
+            if attribute.name in TRANSLATED and has_words(html.unescape(_bare(text, attribute))):
                 yield Value(number, attribute)
 
 

@@ -58,7 +58,7 @@ def _read(name: str, data: bytes, width_of: Callable[[Sequence[str]], int]) -> D
             writer.write(raw[_beginning(raw) :])
             stretches.append(Stretch(raw, width))
             passages.append(writer.passage())
-    kept = [place for place, passage in enumerate(passages) if any(map(str.isalpha, passage.text))]
+    kept = [place for place, passage in enumerate(passages) if passage.has_words]
 
     def finish(placed: Sequence[Placed | None]) -> bytes:
         pieces = [stretch.raw for stretch in stretches]
