@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
-from regard.documents.document import Document
+from regard.documents.document import LINES, Document
 from regard.documents.encoding import LARGEST
 from regard.documents.markup import read_markup
 from regard.documents.memory import read_memory
@@ -35,7 +35,7 @@ def read(name: str, data: bytes, form: str | None = None, target: str | None = N
     form = form or form_of(name)
     if form == "tmx":
         return read_memory(name, data, target)
-    if form == "lines":
+    if form == LINES:
         return read_lines(name, data)
     if form not in READERS:
         suffix = PurePath(name).suffix
