@@ -347,3 +347,10 @@ def test_marks_go_where_their_words_go(page: str, found: str) -> None:
     """Of two layers the last aligns: by the first, a link to Italy stood around our three children."""
     model = load("everyday-en-de")
     assert found in translated(read("a.html", page.encode()), model.translate, model.word_links).decode()
+
+
+def test_a_page_says_its_new_language(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<html lang='en'><title>My house</title><p>info@example.com</p>")
+    load("everyday-en-de").translate_document(tmp_path / "a.html", tmp_path / "b.html")
+    found = (tmp_path / "b.html").read_text()
+    assert found == "<html lang='de'><title>Mein Haus</title><p>info@example.com</p>"

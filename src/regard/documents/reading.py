@@ -28,13 +28,15 @@ def read(name: str, data: bytes, form: str | None = None, target: str | None = N
     """A document, ready to be translated.
 
     Its form follows from its name, unless `form` says it: `lines` is plain text whose lines stay lines. `target` is the
-    language to translate into, which a translation memory (.tmx) writes down; other forms do not need it. Raises
-    DataError for content that is not what the name says, or that is a trap, and UsageError for a form that nobody
-    knows.
+    language to translate into, which a translation memory (.tmx) writes down, as does a page that says its language;
+    other forms do not need it. Raises DataError for content that is not what the name says, or that is a trap, and
+    UsageError for a form that nobody knows.
     """
     form = form or form_of(name)
     if form == "tmx":
         return read_memory(name, data, target)
+    if form == "html":
+        return read_markup(name, data, target)
     if form == LINES:
         return read_lines(name, data)
     if form not in READERS:

@@ -198,7 +198,7 @@ async def _translated(
     """Texts as documents of their own: their sentences are translated, all of a model's together; their forms stay."""
     form = "html" if body.format == "html" else "lines"
     pairs = [_pair(tongues, body.source, body.target, text) for text in texts]
-    documents = [await read_document(desk, limits, "q", _encoded(text), form) for text in texts]
+    documents = [await read_document(desk, limits, "q", _encoded(text), form, body.target) for text in texts]
     papers: dict[int, Paper] = {}
     for pair in {id(pair): pair for pair, _ in pairs}.values():
         places = [place for place, (other, _) in enumerate(pairs) if other is pair]
