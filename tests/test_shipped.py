@@ -314,6 +314,27 @@ def test_what_nobody_sees_is_not_translated() -> None:
     assert load("everyday-en-de").translate(["\u200b", "\u00ad", " "]) == ["", "", ""]
 
 
+def test_what_nobody_sees_changes_no_word(tmp_path: Path) -> None:
+    model, plain = load("everyday-en-de"), "The railway station is closed."
+    hidden = "\ufeffThe rail\u00adway sta\u200btion\x02 is \u202aclosed\u202c."
+    (expected,), (found,) = model.translations([plain, hidden], options=Options(alignment=True))
+    assert found == expected
+    assert [each.log_probability for each in model.score([expected.text], [hidden])] == [
+        each.log_probability for each in model.score([expected.text], [plain])
+    ]
+    assert model.attention(hidden).layers[0].queries == model.attention(plain).layers[0].queries
+    both = model.together([model])
+    assert both.translate([hidden]) == [expected.text]
+    (tmp_path / "a.html").write_text("<p>The rail&shy;way sta&shy;tion is <b>clo&shy;sed</b>.</p>")
+    ran = regard("translate", "everyday-en-de", tmp_path / "a.html", "--out", tmp_path / "b.html")
+    assert (ran.code, ran.err) == (0, "")
+    assert (
+        tmp_path / "b.html"
+    ).read_text() == f"<p>{expected.text[:-1].replace('geschlossen', '<b>geschlossen</b>')}.</p>"
+    told = regard("translate", "everyday-en-de", "--json", stdin=f"{hidden}\n".encode()).out
+    assert '"flags": []' in told
+
+
 def test_a_required_word_is_there_at_the_end_of_a_sentence_already() -> None:
     """Before a full stop the word is cut in another way than before a space; it is the same word."""
     model = load("everyday-en-de")

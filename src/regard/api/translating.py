@@ -107,6 +107,10 @@ class Translating(Base):
         By the mean over the heads of the decoder's `aligning_layer`, so that a text's links do not depend on others.
         """
         must_be_pairs("word_links", sources, targets)
+        read = self.tokenizer.source.readable(sources)
+        # A word that nobody sees is counted with the others, so that texts with such are read as they are.
+        sources = [ours if len(ours.split()) == len(given.split()) else given
+                   for ours, given in zip(read, sources, strict=True)]  # fmt: skip
         limit = self._translator.limit or math.inf
         lengths = zip(self.tokenizer.source.encode_all(sources), self.tokenizer.encode_all(targets), strict=True)
         short = [place for place, (ours, theirs) in enumerate(lengths) if max(len(ours), len(theirs)) < limit]

@@ -155,7 +155,7 @@ class Translator:
         # Who knows how a translation begins, or what it holds, does not say in which of its sentences.
         whole = options.wishes is not None and bool(options.wishes.prefix or options.wishes.required)
         return cut(
-            texts,
+            self.tokenizer.source.readable(texts),
             lambda some: self.encode(some, options.language),
             longest,
             begin=search.too_long == "begin",
@@ -172,7 +172,8 @@ class Translator:
 
     def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
         """The source tokens of each text, with the end token."""
-        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
+        read = self.tokenizer.encode_sources(self.tokenizer.source.readable(texts), language)
+        return [[*ids, self.tokenizer.specials.end] for ids in read]
 
     def _search(
         self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
@@ -251,6 +252,7 @@ class Translator:
         device = next(self.network.parameters()).device
         if not self.readers:
             return Tokens.padded(ids, specials.padding).to(device)
+        texts = self.tokenizer.source.readable(texts)
         cut = [[[*some, specials.end] for some in reader.encode_sources(texts, language)] for reader in self.readers]
         return Sources.of([Tokens.padded(some, specials.padding).to(device) for some in cut])
 
