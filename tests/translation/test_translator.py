@@ -153,6 +153,24 @@ def test_a_text_that_comes_twice_gives_its_place_to_the_next(monkeypatch: pytest
     assert asked == [1]
 
 
+def test_an_empty_translation_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = translator()
+    space = (model.tokenizer.tokens.index("▁"),)
+    written = [(), space, tuple(model.tokenizer.encode("zwei"))]
+    ended = [Hypothesis(tokens, -rank, -rank, cut=False) for rank, tokens in enumerate(written, 1)]
+
+    def find(_: object, tokens: Tokens, __: object, search: SearchSettings, *___: object) -> list[list[Hypothesis]]:
+        return [ended[: search.nbest]] * len(tokens.ids_BT)
+
+    monkeypatch.setattr("regard.translation.translator.find", find)
+    for count, texts in ((1, ["zwei"]), (2, ["zwei", ""]), (3, ["zwei", ""])):
+        (found,) = model.translations(["one"], SearchSettings(beam=3, nbest=count))
+        assert [each.text for each in found] == texts
+        assert found[0].flags == ()
+    (alone,) = model.translations(["one"], SearchSettings(beam=2, nbest=1))
+    assert [(each.text, each.flags) for each in alone] == [("", ("empty",))]
+
+
 def test_a_long_text_is_translated_in_turns() -> None:
     model = translator()
     text = "one two three. Four five six. " * 3

@@ -223,12 +223,14 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """What search finds for each row, each text once, however it is cut into tokens.
 
-        Where one came twice, all that ended in the beam is asked for, and the next best takes the place.
+        Where one came twice, or the best is empty, all that ended in the beam is asked for, and the next best takes the
+        place.
         """
         specials = self.tokenizer.specials
         found = find(self.network, tokens, specials, search, constraints)
         once = [self._each_once(some, search.nbest) for some in found]
-        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True)) if len(each) < len(some)]
+        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True))
+                 if len(each) < len(some) or not self._says(each[0])]  # fmt: skip
         if again and search.nbest < search.beam:
             rows = select_rows(tokens, torch.tensor(again, device=tokens.ids_BT.device))
             asked = None if constraints is None else [constraints[row] for row in again]
@@ -239,12 +241,16 @@ class Translator:
         return once
 
     def _each_once(self, hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
-        """The first of these that read differently, each with the best score it has, best first."""
+        """The first of these that read differently, each with the best score it has, best first; an empty one last."""
         kept: dict[str, Hypothesis] = {}
         for each in hypotheses:
-            text = self.tokenizer.decode(each.tokens).strip() if len(hypotheses) > 1 else ""
+            text = self._says(each)
             kept[text] = max(kept.get(text, each), each, key=lambda one: one.score)
-        return sorted(list(kept.values())[:most], key=lambda one: -one.score)
+        first = sorted(kept.items(), key=lambda one: not one[0])[:most]
+        return [each for _, each in sorted(first, key=lambda one: (not one[0], -one[1].score))]
+
+    def _says(self, hypothesis: Hypothesis) -> str:
+        return self.tokenizer.decode(hypothesis.tokens).strip()
 
     def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
         """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
