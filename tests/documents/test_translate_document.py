@@ -18,7 +18,8 @@ GERMAN = SUBTITLES.replace("two", "zwei").replace("three", "drei")
 def test_from_python(words_model: Path, tmp_path: Path) -> None:
     model = load(words_model)
     (tmp_path / "a.docx").write_bytes(word("<w:p><w:r><w:t>two</w:t></w:r></w:p>"))
-    model.translate_document(tmp_path / "a.docx", tmp_path / "b.docx")
+    found = model.translate_document(tmp_path / "a.docx", tmp_path / "b.docx")
+    assert {text: best.text for text, best in found.items()} == {"two": "zwei"}
     assert ">zwei</w:t>" in body_of((tmp_path / "b.docx").read_bytes())
     done: list[int] = []
     (tmp_path / "a").write_text("two\n\none\n\ntwo\n")
