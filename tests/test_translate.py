@@ -420,6 +420,11 @@ def test_progress_says_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) ->
     progress.add(2)
     progress.window(["x" * 99])
     assert progress._words() == "4 lines  0.4 lines/s  50 tokens/s  75%  0:05 left"
+    long = common.Progress(size=400)
+    long.window(["x" * 399])
+    now = 120.0
+    long.add(0, tokens=500)
+    assert long._words() == "0 lines  0.0 lines/s  500 tokens  50 tokens/s  0%"
     unknown = common.Progress()
     unknown.add(1)
     assert unknown._words().startswith("1 line  ")

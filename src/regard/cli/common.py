@@ -300,6 +300,7 @@ class Progress:
             f"{self._lines / seconds:,.1f} {self._what}/s",
         ]
         if self._tokens:
+            words += [so_many(self._tokens, "token")] * (not self._lines)  # of a long line that is not done
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
         if self._size:
             here = self._behind + self._window * self._window_done / self._window_lines
