@@ -17,6 +17,8 @@ from regard import demo, folder, shipped
 from regard.api import inspect, load
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
+from regard.documents.document import translated
+from regard.documents.reading import read
 from regard.errors import MissingError, UsageError
 from regard.interop import compact
 from regard.models.build import build_any
@@ -314,6 +316,27 @@ def test_what_nobody_sees_is_not_translated() -> None:
     assert load("everyday-en-de").translate(["\u200b", "\u00ad", " "]) == ["", "", ""]
 
 
+def test_what_nobody_sees_changes_no_word(tmp_path: Path) -> None:
+    model, plain = load("everyday-en-de"), "The railway station is closed."
+    hidden = "\ufeffThe rail\u00adway sta\u200btion\x02 is \u202aclosed\u202c."
+    (expected,), (found,) = model.translations([plain, hidden], options=Options(alignment=True))
+    assert found == expected
+    assert [each.log_probability for each in model.score([expected.text], [hidden])] == [
+        each.log_probability for each in model.score([expected.text], [plain])
+    ]
+    assert model.attention(hidden).layers[0].queries == model.attention(plain).layers[0].queries
+    both = model.together([model])
+    assert both.translate([hidden]) == [expected.text]
+    (tmp_path / "a.html").write_text("<p>The rail&shy;way sta&shy;tion is <b>clo&shy;sed</b>.</p>")
+    ran = regard("translate", "everyday-en-de", tmp_path / "a.html", "--out", tmp_path / "b.html")
+    assert (ran.code, ran.err) == (0, "")
+    assert (
+        tmp_path / "b.html"
+    ).read_text() == f"<p>{expected.text[:-1].replace('geschlossen', '<b>geschlossen</b>')}.</p>"
+    told = regard("translate", "everyday-en-de", "--json", stdin=f"{hidden}\n".encode()).out
+    assert '"flags": []' in told
+
+
 def test_a_required_word_is_there_at_the_end_of_a_sentence_already() -> None:
     """Before a full stop the word is cut in another way than before a space; it is the same word."""
     model = load("everyday-en-de")
@@ -331,3 +354,26 @@ def test_translations_of_one_text_read_differently() -> None:
     (found,) = load("everyday-en-de").translations(["I have a cat."], search)
     assert len({each.text for each in found}) == 5
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('Last year we went to <a href="x">Italy</a> with our three children.', '<a href="x">Italien</a>'),
+        ("Last year we went to Italy with our <b>three</b> children.", "<b>drei</b>"),
+        ("My brother bought a <b>red</b> car yesterday.", "<b>rotes</b> Auto"),
+        ("If it rains <b>tomorrow</b>, we will <i>stay</i> at home.", "<b>morgen</b>"),
+        ("If it rains <b>tomorrow</b>, we will <i>stay</i> at home.", "<i>bleiben</i>"),
+    ],
+)
+def test_marks_go_where_their_words_go(page: str, found: str) -> None:
+    """Of two layers the last aligns: by the first, a link to Italy stood around our three children."""
+    model = load("everyday-en-de")
+    assert found in translated(read("a.html", page.encode()), model.translate, model.word_links).decode()
+
+
+def test_a_page_says_its_new_language(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<html lang='en'><title>My house</title><p>info@example.com</p>")
+    load("everyday-en-de").translate_document(tmp_path / "a.html", tmp_path / "b.html")
+    found = (tmp_path / "b.html").read_text()
+    assert found == "<html lang='de'><title>Mein Haus</title><p>info@example.com</p>"

@@ -14,6 +14,7 @@ import pytest
 from regard import windows
 from regard.api import Model, Translation
 from regard.cli import common, translating
+from regard.errors import UsageError
 from regard.translation import result, translator
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
@@ -54,6 +55,40 @@ def test_lines_with_what_the_model_does_not_know_are_told_of_once(
     )
     assert regard("translate", words_model, file, "--json").err == ""  # which flags each line
     assert regard("translate", words_model, stdin=b"one\n\ntwo\n").err == ""
+
+
+def test_translations_that_look_odd_are_told_of_once(
+    words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "WINDOW", 2)
+    monkeypatch.setattr("regard.translation.translator.is_loop", lambda source, target: len(source) > 0)
+    monkeypatch.setattr("regard.translation.translator.is_copy", lambda source, target: source == "two")
+    loops = "have a translation that repeats itself"
+    ran = regard("translate", words_model, stdin=b"one\n\nthree\ntwo\n")
+    assert ran.err == (
+        f"warning: stdin: 3 lines {loops}, first line 1; 1 line has a translation that is the source, or nearly so, "
+        "first line 4. Check what came out.\n"
+    )
+    assert regard("translate", words_model, "--json", stdin=b"two\n").err == ""  # which flags each line
+    file = tmp_path / "a.html"
+    file.write_text("<p>one</p><p>two</p><p>one</p>")
+    ran = regard("translate", words_model, file, "--out", tmp_path / "b.html")
+    assert ran.err == (
+        f"warning: {file}: 2 sentences {loops}, first 'one'; 1 sentence has a translation that is the source, or "
+        "nearly so, first 'two'. Check what came out.\n"
+    )
+
+
+def test_empty_translations_are_told_of_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with common.Odd("a") as odd:
+        odd.see("line 3", ("copy", "split"))
+        odd.see("line 4", ("empty",))
+    said = "warning: a: 1 line has an empty translation, first line 4; 1 line has a translation that is the source"
+    assert said in capsys.readouterr().err
+    odd = common.Odd("a")
+    odd.see("line 3", ("empty",))
+    odd.__exit__(UsageError)  # that alone is to be told
+    assert capsys.readouterr().err == ""
 
 
 def test_numbers_can_be_chosen(words_model: Path) -> None:
@@ -385,6 +420,11 @@ def test_progress_says_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) ->
     progress.add(2)
     progress.window(["x" * 99])
     assert progress._words() == "4 lines  0.4 lines/s  50 tokens/s  75%  0:05 left"
+    long = common.Progress(size=400)
+    long.window(["x" * 399])
+    now = 120.0
+    long.add(0, tokens=500)
+    assert long._words() == "0 lines  0.0 lines/s  500 tokens  50 tokens/s  0%"
     unknown = common.Progress()
     unknown.add(1)
     assert unknown._words().startswith("1 line  ")

@@ -68,6 +68,29 @@ def test_attributes_of_tags_that_move_are_translated_too() -> None:
     )
 
 
+def test_what_a_page_says_of_itself_is_translated() -> None:
+    page = (
+        '<meta name="description" content="our town"><meta property=og:title content=town><meta name="Og:Description" '
+        "content='it&#39;s'><meta name='author' content='Anna Smith'><meta property='og:url' content='a b'>"
+    )
+    document = read("a.html", page.encode())
+    assert document.texts == ["our town", "town", "it's"]
+    expected = page.replace("our town", "OUR TOWN").replace("content=town", 'content="TOWN"').replace("it&", "IT&")
+    assert through(page) == expected.replace("39;s", "39;S")
+
+
+def test_a_page_says_its_new_language() -> None:
+    page = "<!DOCTYPE html>\n<html xml:lang='en' title='two' class=x lang=en-US><p lang=en>one</p></html>"
+    document = read("a.html", page.encode(), target="zh_CN")
+    found = translated(document, upper).decode()
+    assert found == (
+        "<!DOCTYPE html>\n<html xml:lang='zh-CN' title='TWO' class=x lang=\"zh-CN\"><p lang=en>ONE</p></html>"
+    )
+    assert document.write(document.texts).decode() == page  # nothing is translated, so it is what it was
+    assert "lang=en-US" in through(page)  # nobody knows the new one
+    assert translated(read("a.html", b"<html><p>a", target="de"), upper) == b"<html><p>A"
+
+
 @pytest.mark.parametrize(
     "kept",
     ["<code>ls -l</code>", "<span translate=no>Regard</span>", '<b class="x notranslate"><i title=no>it</i></b>'],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,9 @@ def test_forms() -> None:
     assert form_of("a.pdf") is None
     with pytest.raises(UsageError, match=r"a\.pdf: a document must be one of: \.txt"):
         read("a.pdf", b"")
+    for name, said in (("a.pdf", "its name ends in `.pdf`. Convert it"), ("a", "its name has no ending. Convert it")):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            read(name, b"one")
     assert read("a.pdf", b"one", "txt").texts == ["one"]
 
 

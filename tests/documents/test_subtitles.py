@@ -35,7 +35,7 @@ def test_only_the_text_changes() -> None:
 def test_long_lines_are_wrapped_evenly() -> None:
     found = through(cue(1, "short"), "these are some more words than have room in a single line")
     assert found == cue(1, "these are some more words than\nhave room in a single line")
-    chinese = through(cue(1, "short"), "这" * 50 + "。")
+    chinese = through(cue(1, "short."), "这" * 50 + "。")
     assert [len(line) for line in chinese.split("\n")[2:4]] == [26, 25]
 
 

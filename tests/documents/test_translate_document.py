@@ -19,7 +19,8 @@ GERMAN = SUBTITLES.replace("two", "zwei").replace("three", "drei")
 def test_from_python(words_model: Path, tmp_path: Path) -> None:
     model = load(words_model)
     (tmp_path / "a.docx").write_bytes(word("<w:p><w:r><w:t>two</w:t></w:r></w:p>"))
-    model.translate_document(tmp_path / "a.docx", tmp_path / "b.docx")
+    found = model.translate_document(tmp_path / "a.docx", tmp_path / "b.docx")
+    assert {text: best.text for text, best in found.items()} == {"two": "zwei"}
     assert ">zwei</w:t>" in body_of((tmp_path / "b.docx").read_bytes())
     done: list[int] = []
     (tmp_path / "a").write_text("two\n\none\n\ntwo\n")
@@ -52,10 +53,10 @@ def test_a_language_model_is_refused(babbling_model: Path, tmp_path: Path) -> No
 def test_the_target_of_a_memory(words_model: Path, tmp_path: Path) -> None:
     file, out = tmp_path / "a.tmx", tmp_path / "b.tmx"
     file.write_text('<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>two</seg></tuv></tu></body></tmx>')
-    with pytest.raises(UsageError, match="the language to translate into must be given"):
-        load(words_model).translate_document(file, out)
-    load(words_model).translate_document(file, out, options=Options(language="de"))
+    load(words_model).translate_document(file, out)  # the files it learned from were words.en and words.de
     assert '<tuv xml:lang="de"><seg>zwei</seg></tuv>' in out.read_text()
+    load(words_model).translate_document(file, out, options=Options(language="de-AT"))
+    assert '<tuv xml:lang="de-AT"><seg>zwei</seg></tuv>' in out.read_text()
 
 
 def test_by_the_name_of_the_file(words_model: Path, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def test_html_keeps_its_tags(http: httpx.Client) -> None:
     found = http.post("/translate", json=body).json()["translatedText"]
     assert found == "<p class=a>zwei</p><b>drei</b><script>one</script>"
     assert http.post("/translate", json={**body, "format": "text"}).json()["translatedText"] != found
+    body["q"] = "<html lang=en><p>two</p>"
+    assert http.post("/translate", json=body).json()["translatedText"] == '<html lang="de"><p>zwei</p>'
 
 
 def test_the_source_may_be_guessed(http: httpx.Client) -> None:
@@ -196,6 +198,7 @@ def upload(http: httpx.Client, name: str, data: bytes, **fields: str) -> httpx.R
         ("a.txt", b"two\n\nthree\n", b"zwei\n\ndrei\n"),
         ("a.srt", SUBTITLES.encode(), SUBTITLES.replace("two", "zwei").replace("three", "drei").encode()),
         ("a.html", b"<p>two <!-- x --></p>", b"<p>zwei<!-- x --></p>"),
+        ("b.html", b'<html lang="en"><p>two</p>', b'<html lang="de"><p>zwei</p>'),
         (
             "a.tmx", b'<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>two</seg></tuv></tu></body></tmx>',
             b'<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>two</seg></tuv><tuv xml:lang="de"><seg>zwei'

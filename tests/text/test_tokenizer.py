@@ -203,6 +203,22 @@ def test_digits_are_single_tokens_if_asked(kind: Kind) -> None:
         assert tokenizer.decode(tokenizer.encode("1984 1984")) == "1984 1984"
 
 
+def test_what_nobody_sees_is_taken_out_unless_it_was_learned() -> None:
+    """A soft hyphen that is in the alphabet alone tears words apart; in a piece of a word it has a meaning."""
+    hidden = "\ufeffrail\u00ad\u200bway\x01 \u202astation\u202c\u2069\x1cone"
+    lines = ["railway station one"] * 3
+    for known in ([], ["\u00ad x"]):
+        tokenizer = Tokenizer.learn([*lines, *known], TokenizerSettings(vocabulary=60))
+        assert ("\u00ad" in tokenizer.tokens) == bool(known)
+        assert tokenizer.readable([hidden, "a\tb\nc\u200dd\u200ce"]) == ["railway station one", "a\tb\nc\u200dd\u200ce"]
+        assert tokenizer.lacks(f"{hidden} 猫") == ["猫"]
+    learned = Tokenizer.learn([*lines, *["rail\u00adway"] * 9], TokenizerSettings(vocabulary=60))
+    assert learned.readable(["rail\u00adw\u200bay"]) == ["rail\u00adway"]
+    words = Tokenizer.learn([*lines, "rail\u00adway"], TokenizerSettings(kind="words"))
+    assert words.readable(["rail\u00adw\u200bay"]) == ["rail\u00adway"]
+    assert Tokenizer.learn(lines, TokenizerSettings(kind="bytes")).readable([hidden]) == [hidden]
+
+
 def test_digits_are_cut_out_of_words_that_keep_their_punctuation() -> None:
     words = Tokenizer.learn(["a1<eos> b2,"], TokenizerSettings("words", 50, True, split_punctuation=False))
     assert words.labels(words.encode("a1<eos> b2,")) == ("▁a", "1", "<", "eos>", "▁b", "2", ",")

@@ -123,6 +123,19 @@ def test_progress_counts_every_text_once() -> None:
     assert sum(tokens for _, tokens in done) == sum(len(best.tokens) for best, *_ in found)
 
 
+def test_progress_of_a_long_text_is_seen_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, done = translator(), list[tuple[int, int]]()
+    texts = ["one two three. Four five, six seven. " * 5]
+    calm = model.translations(texts, SEARCH, Options(longest=8))
+    monkeypatch.setattr("regard.translation.translator.SLOTS_WATCHED", 2 * 9)
+    found = model.translations(texts, SEARCH, Options(longest=8), progress=lambda *counts: done.append(counts))
+    assert found[0][0].tokens == calm[0][0].tokens
+    first, *others, last = done
+    assert (first[0], last[0]) == (0, 1)
+    assert len(others) > 3
+    assert all(lines == 0 and tokens > 0 for lines, tokens in others)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_text_that_comes_twice_gives_its_place_to_the_next(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
     """What is cut in two ways is one text, with the better of its scores."""
@@ -151,6 +164,24 @@ def test_a_text_that_comes_twice_gives_its_place_to_the_next(monkeypatch: pytest
     asked.clear()
     model.translations(["one"], replace(search, nbest=1))
     assert asked == [1]
+
+
+def test_an_empty_translation_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = translator()
+    space = (model.tokenizer.tokens.index("▁"),)
+    written = [(), space, tuple(model.tokenizer.encode("zwei"))]
+    ended = [Hypothesis(tokens, -rank, -rank, cut=False) for rank, tokens in enumerate(written, 1)]
+
+    def find(_: object, tokens: Tokens, __: object, search: SearchSettings, *___: object) -> list[list[Hypothesis]]:
+        return [ended[: search.nbest]] * len(tokens.ids_BT)
+
+    monkeypatch.setattr("regard.translation.translator.find", find)
+    for count, texts in ((1, ["zwei"]), (2, ["zwei", ""]), (3, ["zwei", ""])):
+        (found,) = model.translations(["one"], SearchSettings(beam=3, nbest=count))
+        assert [each.text for each in found] == texts
+        assert found[0].flags == ()
+    (alone,) = model.translations(["one"], SearchSettings(beam=2, nbest=1))
+    assert [(each.text, each.flags) for each in alone] == [("", ("empty",))]
 
 
 def test_a_long_text_is_translated_in_turns() -> None:

@@ -81,8 +81,11 @@ class Translating(Base):
         options: Options | None = None,
         form: str | None = None,
         progress: Progress | None = None,
-    ) -> None:
-        """Translate a document (.txt, .srt, .html, .docx, .tmx) into the file `out`, in the same form."""
+    ) -> dict[str, Translation]:
+        """Translate a document (.txt, .srt, .html, .docx, .tmx) into the file `out`, in the same form.
+
+        What is given back tells of each of its sentences how it was translated, and what looks odd about that.
+        """
         self.must_translate("translate")
         destination(Path(out))  # before the work, not after it
         document = self.read_document(file, form, options)
@@ -90,10 +93,15 @@ class Translating(Base):
         if document.form == "tmx" and options is not None and not self.tokenizer.source.languages:
             options = replace(options, language=None)  # it names the language in the file; the model knows only one
 
+        found: dict[str, Translation] = {}
+
         def translate(texts: list[str]) -> list[str]:
-            return [found[0].text for found in self.translations(texts, search, progress, options)]
+            best = [each[0] for each in self.translations(texts, search, progress, options)]
+            found.update(zip(texts, best, strict=True))
+            return [each.text for each in best]
 
         write_file(Path(out), translated(document, translate, self.word_links))
+        return found
 
     def read_document(self, file: str | Path, form: str | None = None, options: Options | None = None) -> Document:
         """A document to translate, by its name's ending or in the form that is given."""
@@ -107,6 +115,10 @@ class Translating(Base):
         By the attention that usually aligns, so that a text's links do not depend on others.
         """
         must_be_pairs("word_links", sources, targets)
+        read = self.tokenizer.source.readable(sources)
+        # A word that nobody sees is counted with the others, so that texts with such are read as they are.
+        sources = [ours if len(ours.split()) == len(given.split()) else given
+                   for ours, given in zip(read, sources, strict=True)]  # fmt: skip
         limit = self._translator.limit or math.inf
         lengths = zip(self.tokenizer.source.encode_all(sources), self.tokenizer.encode_all(targets), strict=True)
         short = [place for place, (ours, theirs) in enumerate(lengths) if max(len(ours), len(theirs)) < limit]

@@ -7,7 +7,8 @@ import re
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
 READER_LEFT = 141  # as of any tool that SIGPIPE ends, 128 + 13
 SHOWN = 20  # of what is unknown in a text
+ODD = {
+    "empty": "an empty translation",
+    "loop": "a translation that repeats itself",
+    "copy": "a translation that is the source, or nearly so",
+}  # the flags worth a warning
 
 ModelFolder = Annotated[
     Path,
@@ -190,8 +196,7 @@ class Unknown:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Whoever stops a run keeps what is done; after a mistake, that alone is to be told.
-        if self._count and (kind is None or issubclass(kind, KeyboardInterrupt | typer.Exit)):
+        if self._count and _is_kept(kind):
             pieces = "words" if self._tokenizer.whole_words else "characters"
             print(
                 printable(
@@ -211,6 +216,40 @@ class Unknown:
             rest = f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else ""
             self._first = f"{place} ({' '.join(piece[:SHOWN] for piece in lacking[:SHOWN])}{rest})"
         self._count += 1
+
+
+def _is_kept(kind: type[BaseException] | None) -> bool:
+    """Whoever stops a run keeps what is done; after a mistake, that alone is to be told."""
+    return kind is None or issubclass(kind, KeyboardInterrupt | typer.Exit)
+
+
+class Odd:
+    """Counts translations that look odd, and tells of them at the end, in one line on stderr.
+
+    `file` is what their texts are in, and `what` each of these is.
+    """
+
+    def __init__(self, file: str, what: str = "line") -> None:
+        self._file, self._what = file, what
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def __enter__(self) -> Odd:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._counts and _is_kept(kind):
+            told = "; ".join(
+                f"{so_many(count, self._what)} {agreeing(count, 'has', 'have')} {ODD[flag]}, first {self._first[flag]}"
+                for flag, count in sorted(self._counts.items(), key=lambda each: list(ODD).index(each[0]))
+            )
+            print(printable(f"warning: {self._file}: {told}. Check what came out."), file=sys.stderr)
+
+    def see(self, place: str, flags: Iterable[str]) -> None:
+        """The flags of a text's translation."""
+        for flag in ODD.keys() & flags:
+            self._counts[flag] += 1
+            self._first.setdefault(flag, place)
 
 
 class Progress:
@@ -261,6 +300,7 @@ class Progress:
             f"{self._lines / seconds:,.1f} {self._what}/s",
         ]
         if self._tokens:
+            words += [so_many(self._tokens, "token")] * (not self._lines)  # of a long line that is not done
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
         if self._size:
             here = self._behind + self._window * self._window_done / self._window_lines

@@ -22,6 +22,7 @@ from regard.cli.common import (
     Engine,
     ExtraLength,
     ModelFolder,
+    Odd,
     Penalty,
     Precision,
     Progress,
@@ -152,9 +153,10 @@ def translate(
             for number, (line, (best, *_)) in enumerate(zip(lines, found, strict=True), progress.before + 1):
                 if "unknown" in best.flags:
                     unknown.see(f"line {number:,}", line)
+                odd.see(f"line {number:,}", best.flags)
         return [_as_json(translations) if as_json else _as_lines(translations, nbest) for translations in found]
 
-    with (naming_options(), _lines(file) as (lines, size), Unknown(loaded.tokenizer, name) as unknown,
+    with (naming_options(), _lines(file) as (lines, size), Odd(name) as odd, Unknown(loaded.tokenizer, name) as unknown,
           Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
             _print_all(lines, answer, one_by_one=file == STDIN and sys.stdin.isatty())
@@ -205,14 +207,16 @@ def _translate_document(
 
     texts = list(dict.fromkeys(model.read_document(file, form, options).texts))
     size = sum(len(text.encode()) + 1 for text in texts)
-    with naming_options(), Unknown(model.tokenizer, str(file), "sentence") as unknown, Progress(size) as progress:
+    with (naming_options(), Odd(str(file), "sentence") as odd,
+          Unknown(model.tokenizer, str(file), "sentence") as unknown, Progress(size) as progress):  # fmt: skip
         progress.window(texts)
         try:
-            model.translate_document(file, out, search, options, form, progress.add)
+            found = model.translate_document(file, out, search, options, form, progress.add)
         except TextError as error:
             raise UsageError(f"{file}, {texts[error.place][:40]!r}: {error.reason}") from error
-        for text in texts:
+        for text, translation in found.items():
             unknown.see(repr(text[:40]), text)
+            odd.see(repr(text[:40]), translation.flags)
 
 
 def _drawing(

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from regard.counts import so_many
+from regard.documents.endings import like
 from regard.documents.passage import Passage, Placed
 from regard.documents.placing import Links
 from regard.errors import UsageError
 
+LINES = "lines"
 Translate = Callable[[list[str]], list[str]]
 """Texts → their translations, one for each."""
 Align = Callable[[list[str], list[str]], Sequence[Links | None] | None]
@@ -28,7 +30,7 @@ class Document:
     """A document that was read: passages of text, and a way to put others into their places."""
 
     form: str
-    """`txt`, `srt`, `html`, `docx` or `tmx`."""
+    """`txt`, `srt`, `html`, `docx` or `tmx`; `lines` for a text of lines, which are translated as they come."""
     media_type: str
     passages: Sequence[Passage]
     finish: Callable[[Sequence[Placed | None]], bytes]
@@ -61,10 +63,17 @@ class Document:
         first = 0
         for passage in self.passages:
             last = first + len(passage.parts)
-            some = list(translations[first:last])
+            some = self._ending(passage, translations[first:last])
             placed.append(None if some == passage.sentences else passage.placed(some, known[first:last]))
             first = last
         return self.finish(placed)
+
+    def _ending(self, passage: Passage, translations: Sequence[str]) -> list[str]:
+        """The translations of a passage's sentences, of which the last one ends as the passage does."""
+        if self.form == LINES or not translations:
+            return list(translations)
+        *others, last = translations
+        return [*others, like(passage.text, last)]
 
 
 def translated(document: Document, translate: Translate, align: Align | None = None) -> bytes:

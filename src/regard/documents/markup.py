@@ -2,8 +2,10 @@
 
 A passage is what stands between two tags that are not inline: `<p>`, `<td>`, `<br>` end one, `<b>`, `<a>`, `<span>` do
 not. Inline tags go where `placing.py` says. The texts of `alt`, `title`, `placeholder` and `aria-label` are passages of
-their own. Nothing is translated in `<pre>`, `<svg>`, `<math>` and `<template>`, nor where `translate="no"` or the class
-`notranslate` says so; `<code>` and its like keep their content, but a model sees it in its sentence.
+their own, and so are a page's description and the title and description that it shows to other sites (`<meta>`). Where
+`<html>` says its language, it says the new one. Nothing is translated in `<pre>`, `<svg>`, `<math>` and `<template>`,
+nor where `translate="no"` or the class `notranslate` says so; `<code>` and its like keep their content, but a model
+sees it in its sentence.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from regard.documents.addresses import has_words, is_address
 from regard.documents.document import Document
 from regard.documents.edits import Edits
 from regard.documents.encoding import Decoded, decode
@@ -31,6 +34,8 @@ POINTS = {"img", "wbr", "input"}
 UNTOUCHED = {"pre", "svg", "math", "template"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
 TRANSLATED = {"alt", "title", "placeholder", "aria-label"}
+DESCRIPTIONS = {"description", "og:title", "og:description"}  # of a page, in the `content` of a <meta>
+LANGUAGE = {"lang", "xml:lang"}
 CHARSET = re.compile(
     r"""<meta\b[^>]{0,200}?\bcharset\s*=\s*["']?\s*([\w.:-]+)|<\?xml\b[^>]{0,200}?encoding=["']([\w.-]+)""",
     re.IGNORECASE,
@@ -56,8 +61,8 @@ class Value:
     attribute: Attribute
 
 
-def read_markup(name: str, data: bytes) -> Document:
-    """The passages of a page."""
+def read_markup(name: str, data: bytes, target: str | None = None) -> Document:
+    """The passages of a page; `target` is the language it will be in, if that is known."""
     decoded = decode(name, data)
     _check_charset(name, decoded)
     reader = _Reader(name, decoded.text)
@@ -67,7 +72,11 @@ def read_markup(name: str, data: bytes) -> Document:
     stretches = [stretch for stretch, _ in reader.found]
 
     def finish(placed: Sequence[Placed | None]) -> bytes:
-        tags = _new_tags(decoded.text, reader.tokens, values, placed[len(stretches) :])
+        attributes = [(value, found.text) for value, found in zip(values, placed[len(stretches) :], strict=True)
+                      if found is not None]  # fmt: skip
+        if target is not None and any(found is not None for found in placed):
+            attributes += [(value, target.replace("_", "-")) for value in _languages(reader.tokens)]
+        tags = _new_tags(decoded.text, reader.tokens, attributes)
         changes = [(stretch, text) for stretch, text in zip(stretches, placed, strict=False) if text is not None]
         inside = {token for stretch, _ in changes for token in stretch.tokens.values()}
         alone = [(reader.tokens[token].start, reader.tokens[token].end, tag)
@@ -124,7 +133,8 @@ class _Reader:
             self._writer.write(html.unescape(self.text[token.start : token.end]))
         elif token.kind == "close" and token.name in IN_SENTENCES:
             self._reach(token)
-            self._stretch.tags.close(self._writer, token.name, self.text[token.start : token.end])
+            mark = self._stretch.tags.close(self._writer, token.name, self.text[token.start : token.end])
+            self._keep_address(number, mark)
         elif token.kind == "open" and closing is not None and self._keeps(token):
             return self._keep(number, closing)
         elif token.kind == "open" and token.name in IN_SENTENCES:
@@ -167,6 +177,15 @@ class _Reader:
         self._stretch.end = last.end
         return closing + 1
 
+    def _keep_address(self, number: int, mark: int | None) -> None:
+        """Leave an address as it is if it is all that the mark has which a closing tag ends; a model may see it."""
+        inside = self.tokens[number - 1]
+        if mark is None or inside.kind != "text" or self._stretch.tokens.get(mark) != number - 2:
+            return
+        raw = self.text[inside.start : inside.end]
+        if is_address(html.unescape(raw).strip()):
+            self._stretch.tags.kept[mark] = raw
+
     def _reach(self, token: Token) -> None:
         """The passage goes on to the end of a token."""
         if self._stretch.end == 0:
@@ -179,7 +198,7 @@ class _Reader:
         self._writer, self._stretch = PassageWriter(), Stretch(0, 0)
         stretch.tags.end(writer)
         passage = writer.passage()
-        if any(map(str.isalpha, passage.text)):
+        if passage.has_words:
             raw = self.text[stretch.start : stretch.end]
             stretch.start += len(raw) - len(raw.lstrip())
             stretch.end -= len(raw) - len(raw.rstrip())
@@ -206,9 +225,26 @@ def _pairs(tokens: Sequence[Token]) -> dict[int, int]:
 def _values(text: str, tokens: Sequence[Token]) -> Iterator[Value]:
     """The attributes that people read."""
     for number, token in enumerate(tokens):
+        names = TRANSLATED | {"content"} if _describes(text, token) else TRANSLATED
         for attribute in token.attributes:
-            if attribute.name in TRANSLATED and any(map(str.isalpha, _bare(text, attribute))):
+            if attribute.name in names and has_words(html.unescape(_bare(text, attribute))):
                 yield Value(number, attribute)
+
+
+def _describes(text: str, token: Token) -> bool:
+    """Whether a tag is a <meta> that describes the page in words."""
+    return token.name == "meta" and any(
+        attribute.name in ("name", "property") and _bare(text, attribute).strip().lower() in DESCRIPTIONS
+        for attribute in token.attributes
+    )
+
+
+def _languages(tokens: Sequence[Token]) -> Iterator[Value]:
+    """The attributes of <html> that say the language of a page."""
+    for number, token in enumerate(tokens):
+        if token.kind == "open" and token.name == "html":
+            yield from (Value(number, each) for each in token.attributes if each.name in LANGUAGE)
+            return
 
 
 def _bare(text: str, attribute: Attribute) -> str:
@@ -222,16 +258,13 @@ def _plain(text: str) -> Passage:
     return writer.passage()
 
 
-def _new_tags(
-    text: str, tokens: Sequence[Token], values: Sequence[Value], placed: Sequence[Placed | None]
-) -> dict[int, str]:
-    """The tags with a new value of an attribute, by the numbers of their tokens."""
+def _new_tags(text: str, tokens: Sequence[Token], values: Sequence[tuple[Value, str]]) -> dict[int, str]:
+    """The tags with new values of attributes, by the numbers of their tokens."""
     edits: dict[int, Edits[str]] = {}
-    for value, found in zip(values, placed, strict=True):
-        if found is not None:
-            token, attribute = tokens[value.token], value.attribute
-            tag = edits.setdefault(value.token, Edits(text[token.start : token.end]))
-            quote = "'" if text[attribute.start] == "'" else '"'
-            new = html.escape(found.text, quote=False).replace(quote, "&quot;" if quote == '"' else "&#39;")
-            tag.replace(attribute.start - token.start, attribute.end - token.start, f"{quote}{new}{quote}")
+    for value, found in sorted(values, key=lambda each: each[0].attribute.start):
+        token, attribute = tokens[value.token], value.attribute
+        tag = edits.setdefault(value.token, Edits(text[token.start : token.end]))
+        quote = "'" if text[attribute.start] == "'" else '"'
+        new = html.escape(found, quote=False).replace(quote, "&quot;" if quote == '"' else "&#39;")
+        tag.replace(attribute.start - token.start, attribute.end - token.start, f"{quote}{new}{quote}")
     return {number: tag.now() for number, tag in edits.items()}

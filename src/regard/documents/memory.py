@@ -61,7 +61,9 @@ def read_memory(name: str, data: bytes, target: str | None = None) -> Document:
 
     def finish(placed: Sequence[Placed | None]) -> bytes:
         edits = Edits(whole)
-        for (unit, passage), text in zip(found, placed, strict=True):
+        rest = iter(placed)
+        for unit, passage in found:
+            text = next(rest) if passage.has_words else None
             # A translation that is its source, as a number's, is one nevertheless.
             written = (text or Placed(passage.text, passage.marks)).render(
                 lambda piece, _: escape(piece), unit.tags.wrap
@@ -69,7 +71,7 @@ def read_memory(name: str, data: bytes, target: str | None = None) -> Document:
             edits.replace(unit.start, unit.end, f"{unit.before}{written}{unit.after}".encode())
         return decoded.encode(edits.now().decode())
 
-    return Document("tmx", "application/x-tmx+xml", [passage for _, passage in found], finish)
+    return Document("tmx", "application/x-tmx+xml", [passage for _, passage in found if passage.has_words], finish)
 
 
 def _unit(

@@ -92,7 +92,7 @@ class Content:
     @property
     def has_words(self) -> bool:
         """Whether there is something to translate."""
-        return any(map(str.isalpha, self.passage.text))
+        return self.passage.has_words
 
 
 @dataclass(frozen=True)

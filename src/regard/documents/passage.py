@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from regard.documents.addresses import has_words
 from regard.documents.placing import Links, Part, Stretch, place
 from regard.errors import DataError
 from regard.text.sentences import join, sentences
@@ -64,6 +65,11 @@ class Passage:
 
     text: str
     marks: tuple[Mark, ...] = ()
+
+    @cached_property
+    def has_words(self) -> bool:
+        """Whether there is something to translate; numbers and addresses are left as they are."""
+        return has_words(self.text)
 
     @cached_property
     def parts(self) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from regard.documents.document import Document
+from regard.documents.document import LINES, Document
 from regard.documents.encoding import decode
 from regard.documents.passage import Passage, PassageWriter, Placed
 from regard.documents.wrapping import is_wrapped, wrap
@@ -32,15 +32,15 @@ class Stretch:
 
 def read_plain(name: str, data: bytes) -> Document:
     """The paragraphs of a text file."""
-    return _read(name, data, _width)
+    return _read(name, data, "txt", _width)
 
 
 def read_lines(name: str, data: bytes) -> Document:
     """The lines of a text: a line of the translation is that of the same line of the text."""
-    return _read(name, data, lambda lines: 0)
+    return _read(name, data, LINES, lambda lines: 0)
 
 
-def _read(name: str, data: bytes, width_of: Callable[[Sequence[str]], int]) -> Document:
+def _read(name: str, data: bytes, form: str, width_of: Callable[[Sequence[str]], int]) -> Document:
     decoded = decode(name, data)
     stretches: list[Stretch] = []
     passages: list[Passage] = []
@@ -58,7 +58,7 @@ def _read(name: str, data: bytes, width_of: Callable[[Sequence[str]], int]) -> D
             writer.write(raw[_beginning(raw) :])
             stretches.append(Stretch(raw, width))
             passages.append(writer.passage())
-    kept = [place for place, passage in enumerate(passages) if any(map(str.isalpha, passage.text))]
+    kept = [place for place, passage in enumerate(passages) if passage.has_words]
 
     def finish(placed: Sequence[Placed | None]) -> bytes:
         pieces = [stretch.raw for stretch in stretches]
@@ -67,7 +67,7 @@ def _read(name: str, data: bytes, width_of: Callable[[Sequence[str]], int]) -> D
                 pieces[place] = _written(stretches[place], found.text)
         return decoded.encode("".join(pieces))
 
-    return Document("txt", "text/plain", [passages[place] for place in kept], finish)
+    return Document(form, "text/plain", [passages[place] for place in kept], finish)
 
 
 def _width(lines: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
-from regard.documents.document import Document
+from regard.documents.document import LINES, Document
 from regard.documents.encoding import LARGEST
 from regard.documents.markup import read_markup
 from regard.documents.memory import read_memory
@@ -28,19 +28,22 @@ def read(name: str, data: bytes, form: str | None = None, target: str | None = N
     """A document, ready to be translated.
 
     Its form follows from its name, unless `form` says it: `lines` is plain text whose lines stay lines. `target` is the
-    language to translate into, which a translation memory (.tmx) writes down; other forms do not need it. Raises
-    DataError for content that is not what the name says, or that is a trap, and UsageError for a form that nobody
-    knows.
+    language to translate into, which a translation memory (.tmx) writes down, as does a page that says its language;
+    other forms do not need it. Raises DataError for content that is not what the name says, or that is a trap, and
+    UsageError for a form that nobody knows.
     """
     form = form or form_of(name)
     if form == "tmx":
         return read_memory(name, data, target)
-    if form == "lines":
+    if form == "html":
+        return read_markup(name, data, target)
+    if form == LINES:
         return read_lines(name, data)
     if form not in READERS:
+        suffix = PurePath(name).suffix
         raise UsageError(
-            f"{name}: a document must be one of: {', '.join(SUFFIXES)}; but its name ends in "
-            f"`{PurePath(name).suffix or 'nothing'}`. Convert it, or say its form: {', '.join(FORMS)}."
+            f"{name}: a document must be one of: {', '.join(SUFFIXES)}; but its name "
+            f"{f'ends in `{suffix}`' if suffix else 'has no ending'}. Convert it, or say its form: {', '.join(FORMS)}."
         )
     return READERS[form](name, data)
 

@@ -51,7 +51,7 @@ def read_subtitles(name: str, data: bytes) -> Document:
         for begin, end in _speakers(lines, first, last):
             tags = Tags()
             passage = _passage(lines[begin:end], tags, f"{name}, line {begin + 1:,}")
-            if any(map(str.isalpha, passage.text)):
+            if passage.has_words:
                 cues.append(Cue(begin, end, tags))
                 passages.append(passage)
 

@@ -87,7 +87,8 @@ def must_fit(what: str, bundle: Bundle, ids: Sequence[int]) -> None:
 
 def source_ids(bundle: Bundle, text: str, language: str | None = None) -> list[int]:
     """The tokens of a text to be translated, with the end token."""
-    return [*bundle.tokenizer.encode_sources([text], language)[0], bundle.tokenizer.specials.end]
+    read = bundle.tokenizer.source.readable([text])
+    return [*bundle.tokenizer.encode_sources(read, language)[0], bundle.tokenizer.specials.end]
 
 
 def read_ids(bundle: Bundle, text: str) -> list[int]:

@@ -198,7 +198,7 @@ async def _translated(
 ) -> list[_Answer]:
     """Texts as documents of their own: their sentences are translated, all of a model's together; their forms stay."""
     form = "html" if body.format == "html" else "lines"
-    documents = [await read_document(desk, limits, "q", _encoded(text), form) for text in texts]
+    documents = [await read_document(desk, limits, "q", _encoded(text), form, body.target) for text in texts]
     pairs: list[tuple[Pair | None, Guess | None]] = [
         _guessed(tongues, body.target, document) if body.source == AUTO
         else (tongues.find(body.source, body.target), None) for document in documents

@@ -44,8 +44,9 @@ async def translate_document(
 ) -> Paper:
     """A document in the same form, by one model; sentences that are there several times are translated once.
 
-    `language` is what a model that knows several translates into, `target` what a translation memory writes down: the
-    same, or the model's only one, unless given. Raises DataError for what cannot be read, LimitError for too much.
+    `language` is what a model that knows several translates into, `target` what a translation memory or a page writes
+    down: the same, or the model's only one, unless given. Raises DataError for what cannot be read, LimitError for too
+    much.
     """
     known = inside.languages(served.model).target
     target = target or language or (known[0] if len(known) == 1 else None)

@@ -39,6 +39,10 @@ VocabularySettings = TokenizerSettings | GPT2Files | Imported | MusicEvents
 
 CHUNK = 8_192  # texts encoded at a time: the library keeps much more of each than its ids
 TAG = re.compile("<2(.+)>")
+# Characters that nobody sees: controls, soft hyphens, spaces of no width, directions. Joiners (U+200C, U+200D) have a
+# meaning, tabs and line ends separate words.
+INVISIBLE = [*map(chr, (*range(9), *range(11, 32), 0x7F, 0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060,
+                        *range(0x2066, 0x206A), 0xFEFF))]  # fmt: skip
 
 
 class TextPair(Protocol):
@@ -282,10 +286,30 @@ class Tokenizer:
         """Where in its text each token of `encode_all` stands: from which character, and up to before which."""
         return [self._inner.encode(text, add_special_tokens=False).offsets for text in texts]
 
+    def readable(self, texts: Sequence[str]) -> list[str]:
+        """Texts without the characters that nobody sees and the vocabulary has not learned to read.
+
+        It has learned those that it holds in longer pieces. One that it holds alone was met some time, and tears the
+        word apart that it stands in: `rail` `\\u00ad` `way`. What covers everything, as bytes do, reads them all.
+        """
+        if self._unread is None:
+            return list(texts)
+        return [self._unread.sub(lambda found: " " if found[0].isspace() else "", text) for text in texts]
+
+    @cached_property
+    def _unread(self) -> re.Pattern[str] | None:
+        if self.unknown is None:
+            return None
+        learned = "".join(token for token in self.tokens if len(token.strip(SPACE)) > 1)
+        unread = "".join(each for each in INVISIBLE if each not in learned)
+        return re.compile(f"[{re.escape(unread)}]") if unread else None
+
     def lacks(self, text: str) -> list[str]:
-        """What of a text is unknown, each once: characters, or whole words where those are the tokens."""
+        """What of a text that is `readable` is unknown, each once: characters, or whole words where those are the
+        tokens."""
         if self.unknown is None:
             return []
+        (text,) = self.readable([text])
         found = zip(self.encode(text), *self.spans([text]), strict=True)
         pieces = (text[first:last].strip() for token, (first, last) in found if token == self.unknown)
         return list(dict.fromkeys(piece for piece in pieces if piece))

@@ -17,6 +17,7 @@ import torch
 from regard.batch import Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.ensemble import Ensemble, Sources, select_rows
+from regard.decoding.fast import OwnSearch
 from regard.decoding.fast import search as find
 from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
@@ -32,6 +33,11 @@ from regard.translation.unknown import Copying
 from regard.translation.wishes import Wishes
 
 LONGEST = 512  # tokens of a text that is translated as one; training drops what has more than 250 words
+# With somebody watching on a CPU: as fast there, and twice as often there is something to tell. Four of the longest
+# pieces with four beams; with two of them a long text took a fifth longer.
+SLOTS_WATCHED = 8_400
+
+FEW = 3  # tokens, the end among them, that may say nothing; to look at what more of them say would take time
 
 Progress = Callable[[int, int], None]
 """Called with the texts and the target tokens that are done since the last call."""
@@ -126,6 +132,8 @@ class Translator:
         if progress is not None:
             progress(len(texts) - len(left), 0)  # empty texts
         answers: list[list[Translation]] = [[] for _ in units]
+        if slots is None and progress is not None and self._on_cpu:
+            slots = SLOTS_WATCHED
         turns = batches([len(unit.ids) for unit in units], options.samples or search.beam, slots)
         for batch in turns:
             if batch is not turns[0]:
@@ -149,13 +157,18 @@ class Translator:
             results[place] = of_parts[0] if len(parts) == 1 else joined([part.text for part in parts], of_parts, share)
         return results
 
+    @property
+    def _on_cpu(self) -> bool:
+        own = isinstance(self.network, OwnSearch)  # which shares the work out itself
+        return not own and next(self.network.parameters()).device.type == "cpu"
+
     def units(self, texts: Sequence[str], search: SearchSettings, options: Options) -> list[Unit]:
         """What is to be searched, in the order of the texts; empty texts have nothing."""
         longest = self._room(search, options.longest or LONGEST)
         # Who knows how a translation begins, or what it holds, does not say in which of its sentences.
         whole = options.wishes is not None and bool(options.wishes.prefix or options.wishes.required)
         return cut(
-            texts,
+            self.tokenizer.source.readable(texts),
             lambda some: self.encode(some, options.language),
             longest,
             begin=search.too_long == "begin",
@@ -172,7 +185,8 @@ class Translator:
 
     def encode(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
         """The source tokens of each text, with the end token."""
-        return [[*ids, self.tokenizer.specials.end] for ids in self.tokenizer.encode_sources(texts, language)]
+        read = self.tokenizer.encode_sources(self.tokenizer.source.readable(texts), language)
+        return [[*ids, self.tokenizer.specials.end] for ids in read]
 
     def _search(
         self, units: Sequence[Unit], search: SearchSettings, options: Options, copying: Copying | None
@@ -222,12 +236,14 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """What search finds for each row, each text once, however it is cut into tokens.
 
-        Where one came twice, all that ended in the beam is asked for, and the next best takes the place.
+        Where one came twice, or the best is empty, all that ended in the beam is asked for, and the next best takes the
+        place.
         """
         specials = self.tokenizer.specials
         found = find(self.network, tokens, specials, search, constraints)
         once = [self._each_once(some, search.nbest) for some in found]
-        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True)) if len(each) < len(some)]
+        again = [row for row, (some, each) in enumerate(zip(found, once, strict=True))
+                 if len(each) < len(some) or self._is_empty(each[0])]  # fmt: skip
         if again and search.nbest < search.beam:
             rows = select_rows(tokens, torch.tensor(again, device=tokens.ids_BT.device))
             asked = None if constraints is None else [constraints[row] for row in again]
@@ -238,12 +254,21 @@ class Translator:
         return once
 
     def _each_once(self, hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
-        """The first of these that read differently, each with the best score it has, best first."""
+        """The first of these that read differently, each with the best score it has, best first; an empty one last."""
+        if len(hypotheses) == 1:
+            return [*hypotheses]
         kept: dict[str, Hypothesis] = {}
         for each in hypotheses:
-            text = self.tokenizer.decode(each.tokens).strip() if len(hypotheses) > 1 else ""
+            text = self._says(each)
             kept[text] = max(kept.get(text, each), each, key=lambda one: one.score)
-        return sorted(list(kept.values())[:most], key=lambda one: -one.score)
+        first = sorted(kept.items(), key=lambda one: not one[0])[:most]
+        return [each for _, each in sorted(first, key=lambda one: (not one[0], -one[1].score))]
+
+    def _is_empty(self, hypothesis: Hypothesis) -> bool:
+        return len(hypothesis.tokens) <= FEW and not self._says(hypothesis)
+
+    def _says(self, hypothesis: Hypothesis) -> str:
+        return self.tokenizer.decode(hypothesis.tokens).strip()
 
     def read(self, texts: Sequence[str], ids: Sequence[Sequence[int]], language: str | None = None) -> Tokens:
         """Texts and what `encode` made of them as one batch; the members of an ensemble may cut them differently."""
@@ -251,6 +276,7 @@ class Translator:
         device = next(self.network.parameters()).device
         if not self.readers:
             return Tokens.padded(ids, specials.padding).to(device)
+        texts = self.tokenizer.source.readable(texts)
         cut = [[[*some, specials.end] for some in reader.encode_sources(texts, language)] for reader in self.readers]
         return Sources.of([Tokens.padded(some, specials.padding).to(device) for some in cut])
 
