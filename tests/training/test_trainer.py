@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.prefetch import real_tokens
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
-from regard.models.build import build
+from regard.models.build import ModelSettings, build
+from regard.models.convs2s import ConvS2SSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
@@ -42,7 +44,7 @@ def own_randomness() -> Iterator[None]:
         yield
 
 
-def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: TransformerSettings = MODEL) -> Trainer:
+def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: ModelSettings = MODEL) -> Trainer:
     torch.manual_seed(seed)
     batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, shapes=4), seed=3)
     return Trainer(build(model, 20), batches, settings)
@@ -344,6 +346,20 @@ def test_the_moving_average_follows_the_weights() -> None:
     found = run.moving_weights()
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight)
+
+
+def test_a_weight_of_several_names_has_its_mean_under_each() -> None:
+    tied = ConvS2SSettings(encoder=((1, 16, 3),), decoder=((1, 16, 3),), embedding=16, tied=True, dropout=0.0)
+    run = trainer(settings=replace(SETTINGS, ema=0.75), model=tied)
+    for _ in range(3):
+        advance(run)
+    found = run.moving_weights()
+    names = ("source.words.weight", "target.words.weight", "output.weight")
+    assert [torch.equal(found[name], run.moving[names[0]]) for name in names] == [True, True, True]
+    assert not torch.equal(found[names[0]], run.model.state_dict()[names[0]])
+    save(found)  # which refuses two names for one piece of memory
+    run.load_weights(found)
+    assert_same(run.model.state_dict(), found)
 
 
 def test_a_skipped_step_moves_no_average() -> None:

@@ -177,7 +177,9 @@ class Trainer:
         self._reader = objective
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(model, settings.optimiser)
-        self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
+        kept = () if settings.ema is None else model.named_parameters()
+        self.moving = {name: weight.detach().clone() for name, weight in kept}
+        """The moving means of the weights by name, if such are kept."""
         self._compiled = compiled
         self._graphs = self._step_graphs()
         self._feed: Prefetch | None = None
@@ -208,9 +210,10 @@ class Trainer:
     @torch.no_grad()
     def _move(self, share: Tensor) -> None:
         """The moving means come nearer to the weights by this share of the way, all in a few kernels."""
-        way = torch._foreach_sub([weight.detach() for weight in self._weights()], self.moving)
+        means = list(self.moving.values())
+        way = torch._foreach_sub([weight.detach() for weight in self.model.parameters()], means)
         torch._foreach_mul_(way, share)
-        torch._foreach_add_(self.moving, way)
+        torch._foreach_add_(means, way)
 
     def report(self) -> StepReport:
         """What the steps since the last report did; here, and only here, a GPU is waited for."""
@@ -259,7 +262,7 @@ class Trainer:
             batch_parts=self.parts,
             seconds=self.stopwatch.seconds,
             warm=self.stopwatch.warm,
-            moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
+            moving=checkpoint.share_of(self.moving.items(), part, parts),
             carried=checkpoint.share_of((self._reader.carried or {}).items()),
             part=part,
             parts=parts,
@@ -276,8 +279,8 @@ class Trainer:
             ) from error
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
         self._random = {name: snapshot.random.get(name, own) for name, own in self._random.items()}
-        for name, weight in zip(self._weight_names(), self.moving, strict=False):
-            weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
+        for name, mean in self.moving.items():
+            mean.copy_(sharding.divided_like(snapshot.moving[name], mean))
         if self._reader.carried is not None:
             self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
         self.step = snapshot.step
@@ -308,7 +311,10 @@ class Trainer:
 
     def moving_weights(self) -> dict[str, Tensor]:
         """The weights of the model, their moving means where there are such; all members of a team must ask."""
-        means = checkpoint.share_of(zip(self._weight_names(), self.moving, strict=True))
+        # A weight that several parts of the model share has one mean and several names.
+        kept = {id(weight): self.moving[name] for name, weight in self.model.named_parameters()}
+        named = self.model.named_parameters(remove_duplicate=False)
+        means = checkpoint.share_of((name, kept[id(weight)]) for name, weight in named)
         return checkpoint.weights_of(self.model) | means
 
     # ---- one step
@@ -495,12 +501,6 @@ class Trainer:
             # Each shape is a graph of its own: small and fast, as long as there are not too many.
             torch._dynamo.config.recompile_limit = max(8, 2 * len(self.batches.shapes))
         return wanted
-
-    def _weights(self) -> list[nn.Parameter]:
-        return list(self.model.parameters())
-
-    def _weight_names(self) -> list[str]:
-        return [name for name, _ in self.model.named_parameters()]
 
 
 class _Tally:
