@@ -338,14 +338,21 @@ def test_a_row_that_cannot_be_validated_alone_is_named(monkeypatch: pytest.Monke
 
 def test_the_moving_average_follows_the_weights() -> None:
     run = trainer(settings=replace(SETTINGS, ema=0.75))
-    expected = {name: weight.detach().clone() for name, weight in run.model.named_parameters()}
+    seen = []
     for _ in range(3):
         advance(run)
-        for name, weight in run.model.named_parameters():
-            expected[name] = 0.75 * expected[name] + 0.25 * weight.detach()
-    found = run.moving_weights()
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight)
+        seen.append({name: weight.detach().clone() for name, weight in run.model.named_parameters()})
+    found, (first, second, third) = run.moving_weights(), seen
+    for name in third:
+        expected = (0.75**2 * first[name] + 0.75 * second[name] + third[name]) / (0.75**2 + 0.75 + 1)
+        torch.testing.assert_close(found[name], expected)
+
+
+def test_of_a_short_run_the_moving_average_holds_nothing_of_the_beginning() -> None:
+    run = trainer(settings=replace(SETTINGS, ema=0.999))
+    torch.nn.init.ones_(run.moving["embedding.table.weight"])
+    advance(run)
+    torch.testing.assert_close(run.moving["embedding.table.weight"], run.model.embedding.table.weight.data)
 
 
 def test_a_weight_of_several_names_has_its_mean_under_each() -> None:

@@ -86,7 +86,8 @@ class TrainingSettings(ObjectiveSettings):
     """How many checkpoints the final weights are the mean of."""
     average_of: Literal["newest", "best"] = "newest"
     ema: float | None = None
-    """Keep a moving mean of the weights, so much of the old at each step (0.999, say), and make it the final model."""
+    """Keep a moving mean of the weights, in which those after a step count so many times (0.999, say) as much as those
+    one step later, and make it the final model. What they were before the first step has no part in it."""
     optimiser: OptimiserSettings = OptimiserSettings()
 
     def __post_init__(self) -> None:
@@ -201,9 +202,10 @@ class Trainer:
         optim.set_rate(self.optimiser, rate)
         with self._exactly(), self._drawing():
             loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
-        if self.settings.ema is not None:
-            self._move(usable * (1 - self.settings.ema))  # a step that was skipped moves nothing
         self.step += 1
+        if (ema := self.settings.ema) is not None:
+            # What the newest of so many weights counts in their mean; a step that was skipped moves nothing.
+            self._move(usable * ((1 - ema) / (1 - ema**self.step)))
         self._tally.add(loss, norm, usable, portion, rate, schedule.progress(self.step, self.settings.steps, over))
         self.cursor += 1
 
