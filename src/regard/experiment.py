@@ -28,7 +28,7 @@ from regard.status import StatusLine
 from regard.text.labels import labels_of
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
-from regard.training.adapters import open_sinks
+from regard.training.adapters import check_packages, open_sinks
 from regard.training.log import TrainingLog
 from regard.training.optim import ENDING, height_of
 from regard.training.ranking import Ranking
@@ -57,31 +57,37 @@ class Outcome:
 
 
 def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
-    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint.
+    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint, or begin anew if there was
+    none yet.
 
     Where the environment names several processes, as `torchrun` does, each of them calls this.
     """
     with join(own_device(choose_device(recipe.device))) as team:
-        resume = resume or (team.restarted and bool(checkpoint.found(out / folder.CHECKPOINTS)))
-        # Another attempt at a run that had no checkpoint yet begins it anew.
-        fresh = not resume and not team.restarted
-        if team.leads and fresh and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        again = resume or team.restarted
+        # Another attempt at a run that had no checkpoint yet begins it anew; a finished model is never begun anew.
+        goes_on = again and (bool(checkpoint.found(out / folder.CHECKPOINTS)) or (out / folder.WEIGHTS).exists())
+        if team.leads and not again and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(
                 f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume."
             )
-        if resume:
+        if resume or goes_on:
             check_same_run(recipe, out)
         new = not out.exists()
         if team.leads:
+            check_packages(recipe.log)
             out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
             tidy(out)
         try:
-            run = _Run(recipe, out, resume, team)
+            run = _Run(recipe, out, goes_on, team)
         except BaseException:
-            if team.leads and new and not any(out.iterdir()):
-                out.rmdir()
+            if team.leads and new and not (out / folder.RECIPE).exists():
+                (out / folder.TOKENIZER).unlink(missing_ok=True)  # which is there early for the others of a team
+                if not any(out.iterdir()):
+                    out.rmdir()
             raise
         try:
+            if resume and not goes_on:
+                run.log.say(f"note: there is no checkpoint in {out} to go on from, so the run begins anew.")
             with run.saver:
                 return run.to_the_end()
         except OSError as error:
