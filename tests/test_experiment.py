@@ -457,6 +457,20 @@ def test_a_run_that_diverges_again_and_again_gives_up(out: Path, monkeypatch: py
     assert steps(out) == [0]
 
 
+def test_a_run_that_saves_often_gives_up_as_soon(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, range(4, 10_000))
+    with pytest.raises(DataError, match="Gave up at step"):
+        experiment.train(generated_recipe(["training.save_every=2"]), out)
+
+
+def test_a_run_that_recovers_each_time_does_not_give_up(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(monkeypatch, {first + number for first in (2, 12, 22, 32) for number in range(3)})
+    assert experiment.train(generated_recipe(["training.save_every=4"]), out).ending.reason == "done"
+    assert capsys.readouterr().err.count("Back to the checkpoint of step") == 4
+
+
 def text_recipe(place: Path, model: str, layout: str) -> Recipe:
     text = place / "text.txt"
     text.write_text("the cat sat on the mat.\nthe dog sat on the log.\n" * 60)

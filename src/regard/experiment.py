@@ -39,7 +39,7 @@ from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
-ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
+ROLL_BACKS = 3  # without a checkpoint of good steps between: then it gives up
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,8 @@ class _Run:
                     found = self._validate()
                 if saves or late or told or (validates and step in self.ranking.best()):
                     self._save()
-                    rolled_back = 0
+                    if not self.trainer.wasted_in_a_row:  # a checkpoint amid bad steps is no sign that it goes better
+                        rolled_back = 0
                 if told:
                     name = received[0] if received else "SIGTERM"
                     self.saver.wait()
