@@ -207,9 +207,9 @@ class _Run:
             found = self._validate()
             self._save()
         if (early := self.ranking.no_improvement(self.trainer.step)) is not None:
-            return self._finish(early, found or self._validate())  # it had stopped to improve before it was interrupted
+            return self._finish(early, found)  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
-            return self._finish(self._out_of_time(), found or self._validate())  # its time was up before it went on
+            return self._finish(self._out_of_time(), found)  # its time was up before it went on
         with signals.noted() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
@@ -238,10 +238,10 @@ class _Run:
                     self.saver.wait()
                     return self._ended(Ending.signal(step, name), name, found)
                 if late:
-                    return self._finish(self._out_of_time(), found or self._validate())
+                    return self._finish(self._out_of_time(), found)
                 if validates and (early := self.ranking.no_improvement(step)) is not None:
-                    return self._finish(early, found or self._validate())
-        return self._finish(Ending.done(course.steps), found or self._validate())
+                    return self._finish(early, found)
+        return self._finish(Ending.done(course.steps), found)
 
     # ---- between steps
 
@@ -352,8 +352,9 @@ class _Run:
         self.log.end(ending)
         return Outcome(ending, by, None if found is None else found.validation)
 
-    def _finish(self, ending: Ending, last: Examination) -> Outcome:
-        """Choose the final weights and write the model."""
+    def _finish(self, ending: Ending, last: Examination | None) -> Outcome:
+        """Choose the final weights and write the model; a run that goes on at its very end has no `last` validation."""
+        last = last or self._validate()
         self.saver.wait()
         if self._saved != self.trainer.step:
             self._save()
