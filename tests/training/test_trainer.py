@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
+from regard.training.graph import StepGraphs
 from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
@@ -256,7 +258,17 @@ def test_a_batch_read_in_parts_makes_the_same_step_dropout_and_all(changes: dict
             assert part.gradient_norm == pytest.approx(whole.gradient_norm, rel=1e-4)
 
 
-def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "shortage",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    ],
+)
+def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(
+    shortage: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, tight = trainer(), trainer()
     rows = []
     real = type(tight.objective).forward
@@ -264,7 +276,7 @@ def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: 
     def forward(self: Objective, batch: Batch) -> torch.Tensor:
         rows.append(len(batch.labels_BT))
         if self is tight.objective and len(batch.labels_BT) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise shortage
         return real(self, batch)
 
     monkeypatch.setattr(Objective, "forward", forward)
@@ -273,6 +285,33 @@ def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: 
     assert tight.parts > 1
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
     assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+
+
+class NoRoom(StepGraphs):
+    """Recordings that break off for want of memory, which is said before that they did."""
+
+    def run(self, batch: Batch, share: float) -> tuple[torch.Tensor, ...]:
+        try:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+
+def test_where_a_recording_does_not_fit_the_same_step_is_made_without() -> None:
+    usual, recorded = trainer(), trainer()
+    recorded._graphs = NoRoom(recorded._whole_step, recorded.device)
+    assert advance(recorded) == advance(usual)
+    assert recorded._graphs is None
+
+
+def test_other_errors_of_a_step_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Objective, "forward", mock.Mock(side_effect=RuntimeError("the sky fell")))
+    run = trainer()
+    with pytest.raises(RuntimeError, match="the sky fell"):
+        run.advance()
+    run._graphs = StepGraphs(run._whole_step, run.device)
+    with pytest.raises(RuntimeError, match="the sky fell"):
+        run.advance()
 
 
 def test_a_run_that_needed_more_parts_goes_on_with_them() -> None:

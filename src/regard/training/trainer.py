@@ -23,7 +23,7 @@ from regard.data.batching import Batches
 from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
-from regard.memory import Halves, NoRoomError
+from regard.memory import Halves, NoRoomError, ran_out, recording_ran_out
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
@@ -345,8 +345,10 @@ class Trainer:
         self.noise.set(self.cursor)
         try:
             return self._graphs.run(portion.batch, 1 / max(1, portion.labels))
-        except torch.OutOfMemoryError:
-            self._graphs = None
+        except (RuntimeError, MemoryError) as error:
+            if not recording_ran_out(error):
+                raise
+        self._graphs = None
         self.optimiser.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         return self._change_weights(portion)
@@ -366,7 +368,9 @@ class Trainer:
         while True:
             try:
                 return self._gradients(portion)
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
                 if self.batches.streams:
                     raise DataError(
                         f"a batch must fit into memory, but does not, and a `stream` cannot be read in parts: {error} "
