@@ -34,7 +34,7 @@ SIZES = [(16, 16), (8, 40), (40, 8)]
 
 
 def muon(*weights: Tensor, rate: float = 0.01, decay: float = 0.0) -> Muon:
-    return Muon(dict.fromkeys(weights, 1), [], rate, 0.2, 0.95, (0.9, 0.98), 1e-9, decay)
+    return Muon(dict.fromkeys(weights, 1), [], [], rate, 0.2, 0.95, (0.9, 0.98), 1e-9, decay)
 
 
 def parameter(*shape: int, seed: int = 0) -> nn.Parameter:
@@ -100,7 +100,7 @@ def test_pieces_of_a_matrix_go_their_own_ways() -> None:
     gradient[6:] *= 1_000
     whole.grad = gradient
     parts[0].grad, parts[1].grad = gradient[:6].clone(), gradient[6:].clone()
-    joined, apart = Muon({whole: 2}, [], 0.1, 0.2, 0.95, (0.9, 0.98), 1e-9, 0.0), muon(*parts, rate=0.1)
+    joined, apart = Muon({whole: 2}, [], [], 0.1, 0.2, 0.95, (0.9, 0.98), 1e-9, 0.0), muon(*parts, rate=0.1)
     joined.step()
     apart.step()
     torch.testing.assert_close(whole.detach(), torch.cat([part.detach() for part in parts]))

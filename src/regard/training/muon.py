@@ -95,7 +95,7 @@ def flops(matrices: Mapping[Tensor, int]) -> int:
 
 
 class Muon(torch.optim.AdamW):
-    """Orthogonal steps for `matrices`, AdamW's for the `others`, at one rate.
+    """Orthogonal steps for `matrices`, AdamW's for the others, at one rate; `vectors` are not pulled towards zero.
 
     `matrices` says of how many stacked ones each consists. The first of the `param_groups` is theirs, and each has its
     mean in `state[weight]["momentum"]`. `grad_scale` and `found_inf` do what they do for torch's fused optimisers.
@@ -104,7 +104,8 @@ class Muon(torch.optim.AdamW):
     def __init__(
         self,
         matrices: Mapping[Tensor, int],
-        others: Sequence[Tensor],
+        tables: Sequence[Tensor],
+        vectors: Sequence[Tensor],
         rate: float | Tensor,
         length: float,
         momentum: float,
@@ -112,7 +113,6 @@ class Muon(torch.optim.AdamW):
         epsilon: float,
         weight_decay: float,
     ) -> None:
-        tables, vectors = ([weight for weight in others if (weight.ndim >= 2) == wide] for wide in (True, False))
         groups: list[dict[str, Any]] = [
             {"params": list(matrices), "length": length, "momentum": momentum},
             {"params": tables},
