@@ -405,6 +405,14 @@ def test_bleu_can_choose_the_best(out: Path) -> None:
     assert [event["bleu"] >= 0 for event in metrics(out) if event["event"] == "validation"] == [True, True]
 
 
+def test_bleu_cannot_choose_where_nothing_is_translated(tmp_path: Path, out: Path) -> None:
+    recipe = text_recipe(tmp_path, '{kind="gpt", layers=1, d_model=16, d_ff=16, heads=2}', "blocks")
+    course = replace(recipe.training, best_by="bleu", bleu_lines=4)
+    with pytest.raises(UsageError, match=r"training\.best_by: must be `loss` .* is `bleu`, and the corpus has text"):
+        experiment.train(replace(recipe, training=course), out)
+    assert not out.exists()
+
+
 def test_a_moving_average_becomes_the_model(out: Path) -> None:
     experiment.train(generated_recipe(["training.ema=0.5", "training.steps=3"]), out)
     snapshot, _ = checkpoint.newest(out / folder.CHECKPOINTS)
