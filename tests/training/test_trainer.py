@@ -350,11 +350,16 @@ def test_where_memory_runs_out_a_validation_is_made_in_parts(monkeypatch: pytest
     assert max(tried) <= 2  # known from before
 
 
-def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def stream() -> Trainer:
+    """A run whose rows go on from batch to batch."""
     torch.manual_seed(0)
     texts = TokenStore.of_texts(([4 + (number * step) % 16 for step in range(1, 9)] for number in range(40)), 2)
     batches = Batches(texts, SPECIALS, BatchSettings(tokens=24, layout="stream", row=6), seed=3)
-    run = Trainer(build(RecurrentLMSettings(d_model=8), 20), batches, SETTINGS)
+    return Trainer(build(RecurrentLMSettings(d_model=8), 20), batches, SETTINGS)
+
+
+def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = stream()
     wanted = validated(run)
     plain, turns = Trainer._negative_log_likelihood, iter(range(10**6))
 
@@ -429,6 +434,23 @@ def test_a_moving_average_goes_on_after_a_stop(tmp_path: Path) -> None:
     for run in (unbroken, resumed):
         advance(run)
     assert_same(unbroken.moving_weights(), resumed.moving_weights())
+
+
+def test_rows_of_a_stream_begin_anew_where_batches_were_passed_over() -> None:
+    """What a run does that goes back to a checkpoint, and on with other batches."""
+    run = stream()
+    advance(run)
+    snapshot = run.snapshot()
+    assert snapshot.carried
+    advance(run)
+    run.restore(snapshot)
+    run.go_to(snapshot.cursor)  # no other batch
+    assert run._reader.carried is not None
+    assert_same(run._reader.carried, snapshot.carried)
+    run.go_to(snapshot.cursor + 1)
+    assert run._reader.carried == {}
+    advance(run)
+    assert run._reader.carried.keys() == snapshot.carried.keys()
 
 
 def test_batches_can_be_passed_over() -> None:

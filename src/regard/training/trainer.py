@@ -283,14 +283,14 @@ class Trainer:
         self._random = {name: snapshot.random.get(name, own) for name, own in self._random.items()}
         for name, mean in self.moving.items():
             mean.copy_(sharding.divided_like(snapshot.moving[name], mean))
-        if self._reader.carried is not None:
-            self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
         self.step = snapshot.step
         self.stopwatch.go_on_from(snapshot.seconds, snapshot.warm)
         # As many as memory turned out to need: other parts are other sums, which round otherwise.
         self.parts = max(self.settings.parts, snapshot.batch_parts)
         self._graphs = self._step_graphs()  # recordings know the places of the moments that were there before
         self.go_to(snapshot.cursor)
+        if self._reader.carried is not None:
+            self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
 
     @torch.no_grad()
     def load_weights(self, weights: dict[str, Tensor]) -> None:
@@ -300,8 +300,10 @@ class Trainer:
             own.copy_(sharding.divided_like(self.team.share(given.to(self.device)), own))
 
     def go_to(self, cursor: int) -> None:
-        """Read on from another batch."""
+        """Read on from another batch; rows that would go on from the one before it begin anew."""
         self.close()
+        if self._reader.carried is not None and cursor != self.cursor:
+            self._reader.carried = {}
         self.cursor = cursor
         self._tally = _Tally(self.device)
 
