@@ -55,8 +55,8 @@ class TrainingSettings(ObjectiveSettings):
     """Let the rate be at its end when the `minutes` are up, however many steps were made by then, or at the last step,
     if that comes first; for schedule = "cosine" and "linear"."""
     parts: int = 1
-    """Read each batch in so many parts and add up their gradients: the same step in less memory. Experts alone are
-    balanced part by part."""
+    """Read each batch in so many parts and add up their gradients: the same step in less memory. With recurrent models,
+    experts and rewards it is another one: what they draw or balance depends on the rows that are read together."""
     precision: Precision = "auto"
     """What is computed with; weights and their updates are fp32 always. `auto` is bf16 on GPUs, fp32 elsewhere."""
     compile: Literal["auto", "layers", "yes", "no"] = "auto"
