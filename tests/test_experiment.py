@@ -8,10 +8,12 @@ import math
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -28,6 +30,8 @@ from regard.settings.tree import text_of
 from regard.training import checkpoint
 from regard.training.adapters import EVENTS
 from regard.training.log import TrainingLog
+from regard.training.saving import Saver
+from regard.training.team import Team
 from regard.training.trainer import Trainer
 from regard.viewing.training_curves import CURVES
 from tests.tiny import generated_recipe, word_recipe
@@ -294,13 +298,50 @@ def test_to_resume_a_finished_run_changes_nothing_that_matters(unbroken: Path, o
     load(out)
 
 
-def test_nothing_to_resume_is_said(out: Path) -> None:
+def test_nothing_to_resume_is_said(unbroken: Path, out: Path) -> None:
     with pytest.raises(MissingError, match=r"recipe\.toml"):
         experiment.train(RECIPE, out, resume=True)
-    stopped_at(2, out)
+    shutil.copytree(unbroken, out)
     shutil.rmtree(out / folder.CHECKPOINTS)
     with pytest.raises(MissingError, match="there must be a checkpoint to resume from"):
         experiment.train(RECIPE, out, resume=True)
+    load(out)  # a finished model is left as it is
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_begins_anew(
+    unbroken: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Saver, "save", mock.Mock(side_effect=RuntimeError("the sky fell")))
+        with pytest.raises(RuntimeError, match="the sky fell"):
+            experiment.train(RECIPE, out)
+    assert steps(out) == []
+    with pytest.raises(UsageError, match=r"must be new or empty, but is in use\. .* go on with --resume"):
+        experiment.train(RECIPE, out)
+    with pytest.raises(UsageError, match="a run must go on with the settings it began with, but seed changed"):
+        experiment.train(generated_recipe(["seed=2"]), out, resume=True)
+    experiment.train(RECIPE, out, resume=True)
+    assert f"there is no checkpoint in {out} to go on from, so the run begins anew" in capsys.readouterr().err
+    assert same_weights(unbroken, out)
+
+
+def test_a_package_that_is_missing_is_said_before_the_corpus_is_read(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "read_dataset", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UsageError, match=r"log\.wandb: the package `wandb` must be installed"):
+        experiment.train(generated_recipe(["log.wandb=talks"]), out)
+    assert not out.exists()
+
+
+def test_a_team_that_cannot_begin_leaves_no_vocabulary_behind(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Team()
+    pair.size = 2
+    monkeypatch.setattr(experiment, "join", lambda device: pair)
+    with pytest.raises(UsageError, match="`buckets`"):
+        experiment.train(generated_recipe(["training.reward=1", "batch.layout=packed"]), out)
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -369,6 +410,14 @@ def test_bleu_can_choose_the_best(out: Path) -> None:
     assert [event["bleu"] >= 0 for event in metrics(out) if event["event"] == "validation"] == [True, True]
 
 
+def test_bleu_cannot_choose_where_nothing_is_translated(tmp_path: Path, out: Path) -> None:
+    recipe = text_recipe(tmp_path, '{kind="gpt", layers=1, d_model=16, d_ff=16, heads=2}', "blocks")
+    course = replace(recipe.training, best_by="bleu", bleu_lines=4)
+    with pytest.raises(UsageError, match=r"training\.best_by: must be `loss` .* is `bleu`, and the corpus has text"):
+        experiment.train(replace(recipe, training=course), out)
+    assert not out.exists()
+
+
 def test_a_moving_average_becomes_the_model(out: Path) -> None:
     experiment.train(generated_recipe(["training.ema=0.5", "training.steps=3"]), out)
     snapshot, _ = checkpoint.newest(out / folder.CHECKPOINTS)
@@ -419,6 +468,20 @@ def test_a_run_that_diverges_again_and_again_gives_up(out: Path, monkeypatch: py
     with pytest.raises(DataError, match=r"Gave up at step 3: gradients were infinite or NaN again after .* 3 times"):
         experiment.train(RECIPE, out)
     assert steps(out) == [0]
+
+
+def test_a_run_that_saves_often_gives_up_as_soon(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, range(4, 10_000))
+    with pytest.raises(DataError, match="Gave up at step"):
+        experiment.train(generated_recipe(["training.save_every=2"]), out)
+
+
+def test_a_run_that_recovers_each_time_does_not_give_up(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(monkeypatch, {first + number for first in (2, 12, 22, 32) for number in range(3)})
+    assert experiment.train(generated_recipe(["training.save_every=4"]), out).ending.reason == "done"
+    assert capsys.readouterr().err.count("Back to the checkpoint of step") == 4
 
 
 def text_recipe(place: Path, model: str, layout: str) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,18 @@ def test_settings_without_weights_may_differ(place: Path) -> None:
     found = beginning_of(translator(place, "model.reach=7", "model.source_loss=1.0", "tokenizer.dropout=0.1"))
     assert found is not None
     assert isinstance(next(iter(found.weights.values())), torch.Tensor)
+
+
+@pytest.mark.parametrize(("kind", "dropout"), [("bytes", 0.1), ("characters", 0.0)])
+def test_dropout_of_a_recipe_file_stays_where_there_are_merges(tmp_path: Path, kind: str, dropout: float) -> None:
+    before = language_model(tmp_path / "gpt", [f"tokenizer={{kind='{kind}', vocabulary=300}}"])
+    file = tmp_path / "mine.toml"
+    write_lines(
+        file, ["extends = 'decoder-only'", f"init = '{before}'", "model.dropout = 0.4", "tokenizer.dropout = 0.1"]
+    )
+    recipe = load_recipe(str(file))
+    assert recipe.model.dropout == 0.4
+    assert recipe.tokenizer == replace(folder.read_recipe(before).tokenizer, dropout=dropout)
 
 
 def test_another_kind_of_model_is_refused(place: Path) -> None:

@@ -49,6 +49,12 @@ def _drawn_trainer(
     recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None, device: torch.device
 ) -> Trainer:
     """The same, drawn from torch's generators as they are."""
+    if recipe.training.best_by == "bleu" and data.train.source is None:
+        found = "labels" if data.train.labels is not None else "text alone"
+        raise UsageError(
+            "training.best_by: must be `loss` where nothing is translated, which has no BLEU, but is `bleu`, and the "
+            f'corpus has {found}. Set `training.best_by = "loss"`.'
+        )
     model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
     if isinstance(model, Bert) and data.train.source is not None:
         raise UsageError(

@@ -28,7 +28,7 @@ from regard.status import StatusLine
 from regard.text.labels import labels_of
 from regard.text.tokenizer import Tokenizer
 from regard.training import checkpoint
-from regard.training.adapters import open_sinks
+from regard.training.adapters import check_packages, open_sinks
 from regard.training.log import TrainingLog
 from regard.training.optim import ENDING, height_of
 from regard.training.ranking import Ranking
@@ -39,7 +39,7 @@ from regard.training.trainer import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint
-ROLL_BACKS = 3  # without a new checkpoint between: then it gives up
+ROLL_BACKS = 3  # without a checkpoint of good steps between: then it gives up
 
 
 @dataclass(frozen=True)
@@ -57,31 +57,37 @@ class Outcome:
 
 
 def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
-    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint.
+    """Train a model into the folder `out`; with `resume`, go on from its newest checkpoint, or begin anew if there was
+    none yet.
 
     Where the environment names several processes, as `torchrun` does, each of them calls this.
     """
     with join(own_device(choose_device(recipe.device))) as team:
-        resume = resume or (team.restarted and bool(checkpoint.found(out / folder.CHECKPOINTS)))
-        # Another attempt at a run that had no checkpoint yet begins it anew.
-        fresh = not resume and not team.restarted
-        if team.leads and fresh and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        again = resume or team.restarted
+        # Another attempt at a run that had no checkpoint yet begins it anew; a finished model is never begun anew.
+        goes_on = again and (bool(checkpoint.found(out / folder.CHECKPOINTS)) or (out / folder.WEIGHTS).exists())
+        if team.leads and not again and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(
                 f"{out}: must be new or empty, but is in use. Choose another --out, or go on with --resume."
             )
-        if resume:
+        if resume or goes_on:
             check_same_run(recipe, out)
         new = not out.exists()
         if team.leads:
+            check_packages(recipe.log)
             out.mkdir(parents=True, exist_ok=True)  # now, not after an hour of reading: it may not be possible
             tidy(out)
         try:
-            run = _Run(recipe, out, resume, team)
+            run = _Run(recipe, out, goes_on, team)
         except BaseException:
-            if team.leads and new and not any(out.iterdir()):
-                out.rmdir()
+            if team.leads and new and not (out / folder.RECIPE).exists():
+                (out / folder.TOKENIZER).unlink(missing_ok=True)  # which is there early for the others of a team
+                if not any(out.iterdir()):
+                    out.rmdir()
             raise
         try:
+            if resume and not goes_on:
+                run.log.say(f"note: there is no checkpoint in {out} to go on from, so the run begins anew.")
             with run.saver:
                 return run.to_the_end()
         except OSError as error:
@@ -201,9 +207,9 @@ class _Run:
             found = self._validate()
             self._save()
         if (early := self.ranking.no_improvement(self.trainer.step)) is not None:
-            return self._finish(early, found or self._validate())  # it had stopped to improve before it was interrupted
+            return self._finish(early, found)  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
-            return self._finish(self._out_of_time(), found or self._validate())  # its time was up before it went on
+            return self._finish(self._out_of_time(), found)  # its time was up before it went on
         with signals.noted() as received:
             while self.trainer.step < course.steps:
                 self.trainer.advance()
@@ -225,16 +231,17 @@ class _Run:
                     found = self._validate()
                 if saves or late or told or (validates and step in self.ranking.best()):
                     self._save()
-                    rolled_back = 0
+                    if not self.trainer.wasted_in_a_row:  # a checkpoint amid bad steps is no sign that it goes better
+                        rolled_back = 0
                 if told:
                     name = received[0] if received else "SIGTERM"
                     self.saver.wait()
                     return self._ended(Ending.signal(step, name), name, found)
                 if late:
-                    return self._finish(self._out_of_time(), found or self._validate())
+                    return self._finish(self._out_of_time(), found)
                 if validates and (early := self.ranking.no_improvement(step)) is not None:
-                    return self._finish(early, found or self._validate())
-        return self._finish(Ending.done(course.steps), found or self._validate())
+                    return self._finish(early, found)
+        return self._finish(Ending.done(course.steps), found)
 
     # ---- between steps
 
@@ -345,8 +352,9 @@ class _Run:
         self.log.end(ending)
         return Outcome(ending, by, None if found is None else found.validation)
 
-    def _finish(self, ending: Ending, last: Examination) -> Outcome:
-        """Choose the final weights and write the model."""
+    def _finish(self, ending: Ending, last: Examination | None) -> Outcome:
+        """Choose the final weights and write the model; a run that goes on at its very end has no `last` validation."""
+        last = last or self._validate()
         self.saver.wait()
         if self._saved != self.trainer.step:
             self._save()

@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.models.bert import Bert, BertSettings
 from regard.models.labelling import ClassifierSettings, TaggerSettings
 from regard.models.transformer import StackSettings
-from regard.recipe import LABELLING, SAME_WEIGHTS, WEIGHTLESS, Recipe
+from regard.recipe import CUTS, LABELLING, SAME_WEIGHTS, WEIGHTLESS, Recipe
 from regard.settings.tree import text_of
 from regard.text.tokenizer import Tokenizer
 
@@ -26,7 +26,6 @@ REASONS = {
     "max_positions": "so many positions were learned, and there are no others",
 }
 EMBEDDING = "body.embedding.table.weight"
-CUTS = ("dropout", "dropout_cuts")  # settings of a tokenizer that change what is trained on, not the vocabulary
 
 
 @dataclass(frozen=True)

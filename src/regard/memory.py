@@ -48,6 +48,11 @@ def ran_out(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
 
 
+def recording_ran_out(error: BaseException) -> bool:
+    """Whether memory ran out in a recording; that it broke off may be said after why it did."""
+    return ran_out(error) or (error.__context__ is not None and ran_out(error.__context__))
+
+
 class Keeper(Protocol):
     """Whoever keeps memory only to be faster the next time."""
 

@@ -21,6 +21,7 @@ from regard.decoding.search import SearchSettings
 from regard.errors import MissingError, UsageError
 from regard.models.build import ModelSettings
 from regard.models.transformer import TransformerSettings
+from regard.text.learning import MERGING
 from regard.text.tokenizer import GPT2Files, Imported, MusicEvents, TokenizerSettings, VocabularySettings
 from regard.training.adapters import LogSettings
 from regard.training.trainer import TrainingSettings
@@ -32,6 +33,7 @@ BODY = "bert"  # what it learns is the body of a model that labels
 LABELLING = {"classifier": "text", "tagger": "words"}  # what each kind of model labels
 # Settings of a model that no weight depends on.
 WEIGHTLESS = ("dropout", "source_loss", "balance", "masked", "predicted", "memory")
+CUTS = ("dropout", "dropout_cuts")  # settings of a tokenizer that change what is trained on, not the vocabulary
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,8 @@ def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> 
 def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The tree with the vocabulary and the model of the folder that `init` names; what is typed goes on top of them.
 
-    Of the model's own settings stay those that no weight depends on, and its kind where the same weights serve both.
-    Whose data it learned from is told of what goes on from it, too.
+    Of the model's own settings stay those that no weight depends on, and its kind where the same weights serve both; of
+    the tokenizer's those that only say how training text is cut. Whose data the first one learned from is told, too.
     """
     asked = settings.override(tree, overrides, settings.table_kinds(Recipe))
     if not isinstance(asked.get("init"), str):
@@ -180,13 +182,14 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     before = settings.read(place, find)
     owed = [*before.get("attribution", []), *tree.get("attribution", [])]
     tree = {**tree, "attribution": list(dict.fromkeys(owed))}
+    tokenizer = _cut_as(asked.get("tokenizer", {}), before.get("tokenizer", {}))
     model, own = dict(before.get("model", {})), asked.get("model", {})
     kind, was = own.get("kind", DEFAULT_KIND), model.get("kind", DEFAULT_KIND)
     if was == BODY and kind in LABELLING:
         body = {key: value for key, value in model.items() if key not in ("kind", *WEIGHTLESS)}
         kept = {key: value for key, value in own.get("body", {}).items() if key in WEIGHTLESS}
         model = {**own, "body": {"kind": "transformer", **body, **kept}}
-        return {**tree, "model": model, "tokenizer": before.get("tokenizer", {})}
+        return {**tree, "model": model, "tokenizer": tokenizer}
     if kind != was and not {kind, was} <= SAME_WEIGHTS:
         raise UsageError(
             f"init: {asked['init']} must hold a `{kind}` as the recipe asks for, but holds a `{was}`. Of other kinds, "
@@ -197,4 +200,10 @@ def _begun(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     if kind != was:
         model.pop("source_loss", None)  # which a `gpt` does not have
     kept = {key: own[key] for key in WEIGHTLESS if key in own}
-    return {**tree, "model": {**model, "kind": kind, **kept}, "tokenizer": before.get("tokenizer", {})}
+    return {**tree, "model": {**model, "kind": kind, **kept}, "tokenizer": tokenizer}
+
+
+def _cut_as(asked: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """The vocabulary that was there before, with the cuts that are asked for, where it has any merges to leave out."""
+    kept = {key: asked[key] for key in CUTS if key in asked}
+    return {**before, **kept} if before.get("kind", TokenizerSettings.kind) in MERGING else before

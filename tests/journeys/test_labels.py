@@ -203,6 +203,16 @@ def test_a_run_begins_with_another(table: Path, tmp_path: Path) -> None:
     assert load(tmp_path / "out").classify(["zwölf"])[0].label == "de"
 
 
+def test_a_label_that_the_model_it_began_with_does_not_know(table: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "new.tsv", [f"{word}\t{label}" for word in ENGLISH for label in ("en", "de", "fr")])
+    data = f"data={{table={text_of(str(file))}}}"
+    ran = regard("train", "classify-table", f"init={table}", *COURSE[:1], data, "device=cpu", "--out", tmp_path / "out")
+    failed(
+        ran, 65, "labels: must be among those that the model knows (de, en), but 'fr' is not.", "train without `init`"
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_test_files(table: Path, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "other.tsv", ["one\ten", "zwei\tde"])
     assert scores(table, file)["accuracy"] == 100

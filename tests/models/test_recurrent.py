@@ -243,6 +243,16 @@ def test_the_baseline_follows_the_loss_of_real_tokens_after_it_was_used() -> Non
     assert "baseline" in model.state_dict()
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_leaves_the_baseline_as_it_was(bad: float) -> None:
+    model, batch = build(replace(SMALL, attention="general", hard=True)).train(), padded()
+    before = model.baseline.item()
+    model.losses(batch, lambda *given: cross_entropy(*given) * bad)
+    assert model.baseline.item() == before
+    model.losses(batch, cross_entropy)
+    assert model.baseline.item() != before
+
+
 def test_hard_attention_learns_to_copy_by_looking_at_each_token_in_turn() -> None:
     chance = torch.Generator().manual_seed(0)
 

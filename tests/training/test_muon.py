@@ -19,13 +19,14 @@ from regard.data.batching import Batches, BatchSettings
 from regard.data.store import Example
 from regard.errors import UsageError
 from regard.layers.attention import Attention, KeyValue
+from regard.layers.feedforward import Activation
 from regard.models.build import build
 from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.transformer import TransformerSettings
 from regard.models.wavenet import WaveNetSettings
 from regard.training import checkpoint, optim
-from regard.training.muon import Muon, matrices_of, orthogonal
+from regard.training.muon import Muon, flops, matrices_of, orthogonal
 from regard.training.optim import OptimiserSettings, apply, optimiser, set_rate
 from regard.training.trainer import Trainer, TrainingSettings
 
@@ -34,7 +35,7 @@ SIZES = [(16, 16), (8, 40), (40, 8)]
 
 
 def muon(*weights: Tensor, rate: float = 0.01, decay: float = 0.0) -> Muon:
-    return Muon(dict.fromkeys(weights, 1), [], rate, 0.2, 0.95, (0.9, 0.98), 1e-9, decay)
+    return Muon(dict.fromkeys(weights, 1), [], [], rate, 0.2, 0.95, (0.9, 0.98), 1e-9, decay)
 
 
 def parameter(*shape: int, seed: int = 0) -> nn.Parameter:
@@ -100,11 +101,29 @@ def test_pieces_of_a_matrix_go_their_own_ways() -> None:
     gradient[6:] *= 1_000
     whole.grad = gradient
     parts[0].grad, parts[1].grad = gradient[:6].clone(), gradient[6:].clone()
-    joined, apart = Muon({whole: 2}, [], 0.1, 0.2, 0.95, (0.9, 0.98), 1e-9, 0.0), muon(*parts, rate=0.1)
+    joined, apart = Muon({whole: 2}, [], [], 0.1, 0.2, 0.95, (0.9, 0.98), 1e-9, 0.0), muon(*parts, rate=0.1)
     joined.step()
     apart.step()
     torch.testing.assert_close(whole.detach(), torch.cat([part.detach() for part in parts]))
     assert joined.state[whole]["momentum"].shape == (12, 8)
+
+
+def test_each_of_several_experts_goes_its_own_way() -> None:
+    """A stack of matrices is so many matrices, though one gradient is much larger and another is nothing."""
+    stack, gradient = parameter(3, 4, 6), torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1))
+    gradient[1], gradient[2] = 1_000 * gradient[1], 0.0
+    stack.grad = gradient
+    parts = [nn.Parameter(part.clone()) for part in stack.detach()]
+    for part, own in zip(parts, gradient, strict=True):
+        part.grad = own.clone()
+    before = stack.detach().clone()
+    joined, apart = Muon({stack: 3}, [], [], 0.1, 0.2, 0.95, (0.9, 0.98), 1e-9, 0.0), muon(*parts, rate=0.1)
+    joined.step()
+    apart.step()
+    torch.testing.assert_close(stack.detach(), torch.stack([part.detach() for part in parts]))
+    assert [torch.equal(one, other) for one, other in zip(stack, before, strict=True)] == [False, False, True]
+    assert joined.state[stack]["momentum"].shape == (3, 4, 6)
+    assert flops({stack: 3}) == 3 * flops({parts[0]: 1})
 
 
 def test_a_matrix_that_had_no_part_in_the_loss_stays() -> None:
@@ -162,6 +181,14 @@ def test_of_a_gpt_with_gates_and_learned_positions_too() -> None:
     parts = {f"attention.{name}": pieces for name, pieces in ATTENTION.items()}
     parts |= {"feedforward.inner": 2, "feedforward.outer": 1}
     assert names(model) == {f"layers.0.{name}.weight": pieces for name, pieces in parts.items()}
+
+
+@pytest.mark.parametrize(("activation", "inner"), [("relu", 4), ("swiglu", 8)])
+def test_of_experts_each_but_not_what_chooses_among_them(activation: Activation, inner: int) -> None:
+    sizes: dict[str, Any] = {"layers": 1, "d_model": 8, "d_ff": 16, "heads": 2, "experts": 4, "active_experts": 2}
+    found = names(build(GPTSettings(**sizes, activation=activation), 20))
+    experts = {name: pieces for name, pieces in found.items() if "feedforward" in name}
+    assert experts == {"layers.0.feedforward.inner_EFD": inner, "layers.0.feedforward.outer_EDF": 4}
 
 
 def test_keys_and_values_of_different_sizes_are_one_matrix() -> None:
@@ -222,9 +249,10 @@ def advance(run: Trainer, steps: int) -> None:
     run.close()
 
 
-def test_to_stop_and_go_on_changes_no_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, experts=4, active_experts=2)], ids=["usual", "experts"])
+def test_to_stop_and_go_on_changes_no_bit(model: TransformerSettings, tmp_path: Path) -> None:
     wish = replace(TRAINING, ema=0.9)
-    unbroken, broken, resumed = trainer(training=wish), trainer(training=wish), trainer(seed=9, training=wish)
+    unbroken, broken, resumed = (trainer(seed, wish, model=model) for seed in (0, 0, 9))
     advance(unbroken, 8)
     advance(broken, 4)
     checkpoint.save(tmp_path, broken.snapshot(), keep=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from regard.models.build import build
+from regard.models.gpt import GPTSettings
+from regard.models.transformer_xl import TransformerXLSettings
 from regard.training.optim import OptimiserSettings, Schedule, apply, optimiser, set_rate
 
 
@@ -139,6 +142,22 @@ def test_adamw_pulls_matrices_and_leaves_vectors_alone() -> None:
     for name, weight in model.named_parameters():
         expected = before[name] * (1 - 0.1 * 0.5) if weight.ndim == 2 else before[name]
         torch.testing.assert_close(weight.detach(), expected)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_stacked_biases_are_vectors(kind: Literal["adamw", "muon"]) -> None:
+    sizes: dict[str, Any] = {"layers": 1, "d_model": 8, "d_ff": 8, "heads": 2}
+    experts = build(GPTSettings(**sizes, experts=4, active_experts=2), 20)
+    waves = build(TransformerXLSettings(**sizes), 20)
+    for model, stacked in (
+        (experts, {"feedforward.inner_bias_EF", "feedforward.outer_bias_ED"}),
+        (waves, {"attention.positions.content_HE", "attention.positions.distance_HE"}),
+    ):
+        groups = optimiser(model, OptimiserSettings(kind=kind, weight_decay=0.5)).param_groups
+        free = {weight for group in groups if not group["weight_decay"] for weight in group["params"]}
+        names = {name.removeprefix("layers.0."): weight in free for name, weight in model.named_parameters()}
+        assert names == {name: name in stacked or name.endswith(("bias", "norm.weight")) for name in names}
+        assert stacked <= names.keys()
 
 
 @pytest.mark.parametrize(("clip", "kept"), [(None, 1.0), (10.0, 1.0), (1.0, 0.2)])

@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from regard.batch import IGNORED, Batch, Specials
 from regard.data.batching import Batches, BatchSettings
 from regard.data.prefetch import real_tokens
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
-from regard.models.build import build
+from regard.models.build import ModelSettings, build
+from regard.models.convs2s import ConvS2SSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
 from regard.training import checkpoint
+from regard.training.graph import StepGraphs
 from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
@@ -42,7 +46,7 @@ def own_randomness() -> Iterator[None]:
         yield
 
 
-def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: TransformerSettings = MODEL) -> Trainer:
+def trainer(seed: int = 0, settings: TrainingSettings = SETTINGS, model: ModelSettings = MODEL) -> Trainer:
     torch.manual_seed(seed)
     batches = Batches(EXAMPLES, SPECIALS, BatchSettings(tokens=24, shapes=4), seed=3)
     return Trainer(build(model, 20), batches, settings)
@@ -254,7 +258,17 @@ def test_a_batch_read_in_parts_makes_the_same_step_dropout_and_all(changes: dict
             assert part.gradient_norm == pytest.approx(whole.gradient_norm, rel=1e-4)
 
 
-def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "shortage",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    ],
+)
+def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(
+    shortage: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, tight = trainer(), trainer()
     rows = []
     real = type(tight.objective).forward
@@ -262,7 +276,7 @@ def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: 
     def forward(self: Objective, batch: Batch) -> torch.Tensor:
         rows.append(len(batch.labels_BT))
         if self is tight.objective and len(batch.labels_BT) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise shortage
         return real(self, batch)
 
     monkeypatch.setattr(Objective, "forward", forward)
@@ -271,6 +285,33 @@ def test_where_memory_runs_out_the_same_step_is_made_in_more_parts(monkeypatch: 
     assert tight.parts > 1
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
     assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+
+
+class NoRoom(StepGraphs):
+    """Recordings that break off for want of memory, which is said before that they did."""
+
+    def run(self, batch: Batch, share: float) -> tuple[torch.Tensor, ...]:
+        try:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+
+def test_where_a_recording_does_not_fit_the_same_step_is_made_without() -> None:
+    usual, recorded = trainer(), trainer()
+    recorded._graphs = NoRoom(recorded._whole_step, recorded.device)
+    assert advance(recorded) == advance(usual)
+    assert recorded._graphs is None
+
+
+def test_other_errors_of_a_step_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Objective, "forward", mock.Mock(side_effect=RuntimeError("the sky fell")))
+    run = trainer()
+    with pytest.raises(RuntimeError, match="the sky fell"):
+        run.advance()
+    run._graphs = StepGraphs(run._whole_step, run.device)
+    with pytest.raises(RuntimeError, match="the sky fell"):
+        run.advance()
 
 
 def test_a_run_that_needed_more_parts_goes_on_with_them() -> None:
@@ -310,6 +351,7 @@ def test_where_memory_runs_out_a_validation_is_made_in_parts(monkeypatch: pytest
 
 
 def stream() -> Trainer:
+    """A run whose rows go on from batch to batch."""
     torch.manual_seed(0)
     texts = TokenStore.of_texts(([4 + (number * step) % 16 for step in range(1, 9)] for number in range(40)), 2)
     batches = Batches(texts, SPECIALS, BatchSettings(tokens=24, layout="stream", row=6), seed=3)
@@ -354,14 +396,35 @@ def test_a_row_that_cannot_be_validated_alone_is_named(monkeypatch: pytest.Monke
 
 def test_the_moving_average_follows_the_weights() -> None:
     run = trainer(settings=replace(SETTINGS, ema=0.75))
-    expected = {name: weight.detach().clone() for name, weight in run.model.named_parameters()}
+    seen = []
     for _ in range(3):
         advance(run)
-        for name, weight in run.model.named_parameters():
-            expected[name] = 0.75 * expected[name] + 0.25 * weight.detach()
+        seen.append({name: weight.detach().clone() for name, weight in run.model.named_parameters()})
+    found, (first, second, third) = run.moving_weights(), seen
+    for name in third:
+        expected = (0.75**2 * first[name] + 0.75 * second[name] + third[name]) / (0.75**2 + 0.75 + 1)
+        torch.testing.assert_close(found[name], expected)
+
+
+def test_of_a_short_run_the_moving_average_holds_nothing_of_the_beginning() -> None:
+    run = trainer(settings=replace(SETTINGS, ema=0.999))
+    torch.nn.init.ones_(run.moving["embedding.table.weight"])
+    advance(run)
+    torch.testing.assert_close(run.moving["embedding.table.weight"], run.model.embedding.table.weight.data)
+
+
+def test_a_weight_of_several_names_has_its_mean_under_each() -> None:
+    tied = ConvS2SSettings(encoder=((1, 16, 3),), decoder=((1, 16, 3),), embedding=16, tied=True, dropout=0.0)
+    run = trainer(settings=replace(SETTINGS, ema=0.75), model=tied)
+    for _ in range(3):
+        advance(run)
     found = run.moving_weights()
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight)
+    names = ("source.words.weight", "target.words.weight", "output.weight")
+    assert [torch.equal(found[name], run.moving[names[0]]) for name in names] == [True, True, True]
+    assert not torch.equal(found[names[0]], run.model.state_dict()[names[0]])
+    save(found)  # which refuses two names for one piece of memory
+    run.load_weights(found)
+    assert_same(run.model.state_dict(), found)
 
 
 def test_a_skipped_step_moves_no_average() -> None:
@@ -385,6 +448,23 @@ def test_a_moving_average_goes_on_after_a_stop(tmp_path: Path) -> None:
     for run in (unbroken, resumed):
         advance(run)
     assert_same(unbroken.moving_weights(), resumed.moving_weights())
+
+
+def test_rows_of_a_stream_begin_anew_where_batches_were_passed_over() -> None:
+    """What a run does that goes back to a checkpoint, and on with other batches."""
+    run = stream()
+    advance(run)
+    snapshot = run.snapshot()
+    assert snapshot.carried
+    advance(run)
+    run.restore(snapshot)
+    run.go_to(snapshot.cursor)  # no other batch
+    assert run._reader.carried is not None
+    assert_same(run._reader.carried, snapshot.carried)
+    run.go_to(snapshot.cursor + 1)
+    assert run._reader.carried == {}
+    advance(run)
+    assert run._reader.carried.keys() == snapshot.carried.keys()
 
 
 def test_batches_can_be_passed_over() -> None:

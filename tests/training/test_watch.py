@@ -60,6 +60,12 @@ def test_an_error_while_all_are_alive_is_its_own(pair: list[Watch]) -> None:
     assert "rank 1" not in pair[0].report("step 3", torch.OutOfMemoryError("no room"))
 
 
+def test_memory_that_ran_out_is_nobody_elses_fault(pair: list[Watch]) -> None:
+    pair[1].close()
+    said = pair[0].report("step 3", RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"))
+    assert said.startswith("rank 0 of 2 on ")
+
+
 def test_a_silent_neighbour_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

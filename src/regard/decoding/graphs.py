@@ -12,7 +12,7 @@ from weakref import WeakMethod, WeakSet
 
 import torch
 
-from regard.memory import ran_out, release
+from regard.memory import recording_ran_out, release
 
 
 class GraphPool:
@@ -79,8 +79,7 @@ class Recorded:
             self._pool.keep(graph)
             return graph
         except RuntimeError as error:
-            # That a recording broke off may be said after why it did.
-            if not (ran_out(error) or (error.__context__ is not None and ran_out(error.__context__))):
+            if not recording_ran_out(error):
                 raise
         self._records = False
         del graph, recording

@@ -297,7 +297,7 @@ class Graph:
         if norm is None:
             return x
         square = self.op("ReduceMean", self.op("Pow", x, self.numbers(2.0)), self.numbers([-1]))
-        root = self.op("Sqrt", self.op("Add", square, self.numbers(norm.epsilon)))
+        root = self.op("Sqrt", self.op("Add", square, self.numbers(norm.eps)))
         return self.op("Mul", self.op("Div", x, root), self.weight(norm.weight if gain_E is None else gain_E))
 
     def feedforward(self, network: nn.Module, x: str) -> str:

@@ -24,6 +24,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.memory import ran_out
+
 QUERIES = 16  # the rows of the smallest product that tensor cores do
 SIZES = (16, 32, 64, 128)
 KEYS = 64  # read at a time, at most
@@ -106,9 +108,9 @@ def _works(device: int, dtype: torch.dtype, size: int) -> bool:
     for allowed_BQK in (None, (torch.rand(3, 4, 80, generator=draw) > 0.5).to(device)):
         try:
             found = attend(query, keys, values, allowed_BQK).float()
-        except torch.OutOfMemoryError:
-            raise  # that says nothing of the kernel
-        except Exception:  # whatever a compiler may say: torch's own kernel is there
+        except Exception as error:  # whatever a compiler may say: torch's own kernel is there
+            if ran_out(error):
+                raise  # that says nothing of the kernel
             return False
         mask = None if allowed_BQK is None else allowed_BQK[:, None]
         wanted = F.scaled_dot_product_attention(query.float(), keys.float(), values.float(), mask)

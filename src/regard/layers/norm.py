@@ -33,14 +33,12 @@ class LayerNorm(nn.LayerNorm):
 class RMSNorm(nn.RMSNorm):
     """Computed in fp32, given back in the precision of `x`, as above."""
 
-    def __init__(self, size: int, epsilon: float) -> None:
-        super().__init__(size, epsilon)
-        self.epsilon = epsilon
+    eps: float  # for torch it may also be None
 
     def forward(self, x_BTHE: Tensor) -> Tensor:
         """[…, E] → […, E], of the same type."""
         if x_BTHE.dtype == self.weight.dtype:
             return super().forward(x_BTHE)
         with torch.autocast(x_BTHE.device.type, enabled=False):
-            y_BTHE = F.rms_norm(x_BTHE.float(), self.normalized_shape, self.weight.float(), self.epsilon)
+            y_BTHE = F.rms_norm(x_BTHE.float(), self.normalized_shape, self.weight.float(), self.eps)
         return y_BTHE.to(x_BTHE.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from regard.errors import UsageError
+from regard.memory import ran_out
 from regard.models.bert import Bert, BertSettings
 from regard.models.bytenet import ByteNet, ByteNetSettings
 from regard.models.convs2s import ConvS2S, ConvS2SSettings
@@ -68,8 +69,8 @@ def build_any(settings: ModelSettings, vocabulary: int, source_vocabulary: int |
     tokens among them, and `source_vocabulary` that of the texts."""
     try:
         return _build(settings, vocabulary, source_vocabulary)
-    except RuntimeError as error:
-        if "allocate memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
             raise
         with torch.device("meta"):
             model = _build(settings, vocabulary, source_vocabulary)

@@ -425,5 +425,7 @@ class RecurrentEncoderDecoder(SequenceModel[RecurrentState]):
             # A choice that enters the cell changes all that comes later, too.
             worse_BT = worse_BT.flip(1).cumsum(dim=1).flip(1)
         usual = (losses_BT * real_BT).sum() / real_BT.sum().clamp(min=1)
-        self.baseline.lerp_(usual.to(self.baseline), 0.1)
+        usual = usual.to(self.baseline)
+        # A loss that is no number stays out: its step is skipped, and the average would never be a number again.
+        self.baseline.lerp_(torch.where(usual.isfinite(), usual, self.baseline), 0.1)
         return worse_BT

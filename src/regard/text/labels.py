@@ -51,8 +51,9 @@ def numbers_of(tokenizer: Tokenizer, labels: Sequence[str]) -> list[int]:
         if label not in known:
             some = ", ".join(list(known)[:8]) + (", …" if len(known) > 8 else "")
             raise DataError(
-                f"labels: must be among those that were trained on ({some}), but {label!r} is not. Correct it, or "
-                "train with examples of it."
+                f"labels: must be among those that the model knows ({some}), but {label!r} is not. Correct it, or take "
+                "its examples out. A model with labels learns no others, so for new ones train without `init`, or let "
+                "`init` name a `bert`, which has none yet."
             )
     return [known[label] for label in labels]
 

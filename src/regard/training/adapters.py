@@ -61,6 +61,13 @@ class Sink(Protocol):
         ...
 
 
+def check_packages(settings: LogSettings) -> None:
+    """Raise where a package is missing that the settings ask for: before an hour of reading, not after it."""
+    for name in ("wandb", "mlflow"):
+        if getattr(settings, name) is not None:
+            _package(name, f"log.{name}")
+
+
 def open_sinks(settings: LogSettings, folder: Path, first: int, name: str, recipe: str) -> list[Sink]:
     """What the settings ask for, for a run in `folder` that goes on from step `first`.
 

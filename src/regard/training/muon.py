@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.attention import Attention
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.feedforward import FeedForward
 
 # One Newton-Schulz step takes each singular value s to a·s + b·s³ + c·s⁵. Jordan chose these for the steepest rise of
@@ -43,7 +44,8 @@ def matrices_of(model: nn.Module) -> dict[Tensor, int]:
 
     They are those of all linear maps and recurrent layers but the model's `output`. Keys and values of one size are two
     matrices, a SwiGLU's gate and values, too, and a recurrent layer has one for each gate. A convolution, gated or not,
-    is the linear map of its taps. What has one row or column only is a vector.
+    is the linear map of its taps. Each expert has its own; what chooses among them is Adam's, as an output is. What has
+    one row or column only is a vector.
     """
     found: dict[Tensor, int] = {}
     output = getattr(model, "output", None)
@@ -58,12 +60,21 @@ def matrices_of(model: nn.Module) -> dict[Tensor, int]:
             found[module.key_value.weight] = 2
         elif isinstance(module, FeedForward) and module.activation == "swiglu":
             found[module.inner.weight] = 2
+        elif isinstance(module, MixtureOfExperts):
+            experts = len(module.gate_ED)
+            found[module.inner_EFD] = 2 * experts if module.activation == "swiglu" else experts
+            found[module.outer_EDF] = experts
     tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     return {
         weight: pieces
         for weight, pieces in found.items()
-        if weight.requires_grad and weight not in tables and min(weight.shape) > 1
+        if weight.requires_grad and weight not in tables and min(weight.shape[-2:]) > 1
     }
+
+
+def _size(weight: Tensor, pieces: int) -> tuple[int, int]:
+    """Rows and columns of one of the matrices that a weight consists of."""
+    return weight.numel() // (pieces * weight.shape[-1]), weight.shape[-1]
 
 
 def orthogonal(x_NRC: Tensor) -> Tensor:
@@ -89,13 +100,13 @@ def flops(matrices: Mapping[Tensor, int]) -> int:
     batch."""
     total = 0
     for weight, pieces in matrices.items():
-        short, long = sorted((weight.shape[0] // pieces, weight.shape[1]))
+        short, long = sorted(_size(weight, pieces))
         total += pieces * ROUNDS * (4 * short**2 * long + 2 * short**3)
     return total
 
 
 class Muon(torch.optim.AdamW):
-    """Orthogonal steps for `matrices`, AdamW's for the `others`, at one rate.
+    """Orthogonal steps for `matrices`, AdamW's for the others, at one rate; `vectors` are not pulled towards zero.
 
     `matrices` says of how many stacked ones each consists. The first of the `param_groups` is theirs, and each has its
     mean in `state[weight]["momentum"]`. `grad_scale` and `found_inf` do what they do for torch's fused optimisers.
@@ -104,7 +115,8 @@ class Muon(torch.optim.AdamW):
     def __init__(
         self,
         matrices: Mapping[Tensor, int],
-        others: Sequence[Tensor],
+        tables: Sequence[Tensor],
+        vectors: Sequence[Tensor],
         rate: float | Tensor,
         length: float,
         momentum: float,
@@ -112,7 +124,6 @@ class Muon(torch.optim.AdamW):
         epsilon: float,
         weight_decay: float,
     ) -> None:
-        tables, vectors = ([weight for weight in others if (weight.ndim >= 2) == wide] for wide in (True, False))
         groups: list[dict[str, Any]] = [
             {"params": list(matrices), "length": length, "momentum": momentum},
             {"params": tables},
@@ -121,7 +132,7 @@ class Muon(torch.optim.AdamW):
         super().__init__(groups, rate, betas, epsilon, weight_decay, fused=True, capturable=isinstance(rate, Tensor))
         alike: dict[tuple[int, int], dict[Tensor, int]] = {}
         for weight, pieces in matrices.items():
-            alike.setdefault((weight.shape[0] // pieces, weight.shape[1]), {})[weight] = pieces
+            alike.setdefault(_size(weight, pieces), {})[weight] = pieces
         self._alike = [_Alike(*shape, list(found), list(found.values())) for shape, found in alike.items()]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -214,4 +225,4 @@ class _Alike:
 
     def apart(self, x_NRC: Tensor) -> list[Tensor]:
         """Views of what is stacked, one for each of the weights and in its shape."""
-        return [part.flatten(0, 1) for part in x_NRC.split(self.pieces)]
+        return [part.view_as(weight) for part, weight in zip(x_NRC.split(self.pieces), self.weights, strict=True)]

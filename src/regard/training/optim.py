@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.layers.experts import MixtureOfExperts
+from regard.layers.positions import RelativeWaves
 from regard.settings import check_words
 from regard.training.muon import Muon, flops, matrices_of
 from regard.training.sharding import is_sharded
@@ -137,7 +139,8 @@ class OptimiserSettings:
 def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
     """What changes all of the model's parameters: Adam or plain gradient descent in one fused kernel, or Muon."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    matrices, others = ([weight for weight in weights if (weight.ndim >= 2) == wide] for wide in (True, False))
+    left_alone = vectors_of(model)
+    matrices, vectors = ([weight for weight in weights if (weight in left_alone) == left] for left in (False, True))
     on_gpu = bool(weights) and weights[0].is_cuda
     # On a GPU the rate is a number in its memory: a recorded step reads the one of the day.
     rate: float | Tensor = torch.zeros((), device=weights[0].device) if on_gpu else 0.0
@@ -151,14 +154,27 @@ def optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Opti
                 "(FSDP). Set training.parallel=ddp, or choose `adamw`."
             )
         inside = matrices_of(model)
-        rest = [weight for weight in weights if weight not in inside]
+        tables = [weight for weight in matrices if weight not in inside]
         return Muon(
-            inside, rest, rate, settings.length, settings.momentum, betas, settings.epsilon, settings.weight_decay
-        )
+            inside, tables, vectors, rate, settings.length, settings.momentum, betas, settings.epsilon,
+            settings.weight_decay,
+        )  # fmt: skip
     if settings.kind == "adam":
         return torch.optim.Adam(weights, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, rate, betas, settings.epsilon, fused=True, capturable=on_gpu)
+
+
+def vectors_of(model: nn.Module) -> set[Tensor]:
+    """The weights that nobody pulls towards zero: biases, norms and the like, also where those of all experts or of all
+    heads are stacked."""
+    found: set[Tensor] = {weight for weight in model.parameters() if weight.ndim < 2}
+    for module in model.modules():
+        if isinstance(module, MixtureOfExperts):
+            found |= {module.inner_bias_EF, module.outer_bias_ED}
+        elif isinstance(module, RelativeWaves):
+            found |= {module.content_HE, module.distance_HE}
+    return found
 
 
 def state_bytes(model: nn.Module, settings: OptimiserSettings) -> int:

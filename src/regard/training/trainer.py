@@ -24,7 +24,7 @@ from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
 from regard.machine import has_bf16
-from regard.memory import Halves, NoRoomError
+from regard.memory import Halves, NoRoomError, ran_out, recording_ran_out
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
 from regard.training import checkpoint, graph, optim, sharding
@@ -56,8 +56,8 @@ class TrainingSettings(ObjectiveSettings):
     """Let the rate be at its end when the `minutes` are up, however many steps were made by then, or at the last step,
     if that comes first; for schedule = "cosine" and "linear"."""
     parts: int = 1
-    """Read each batch in so many parts and add up their gradients: the same step in less memory. Experts alone are
-    balanced part by part."""
+    """Read each batch in so many parts and add up their gradients: the same step in less memory. With recurrent models,
+    experts and rewards it is another one: what they draw or balance depends on the rows that are read together."""
     precision: Precision = "auto"
     """What is computed with; weights and their updates are fp32 always. `auto` is bf16 on GPUs, fp32 elsewhere."""
     compile: Literal["auto", "layers", "yes", "no"] = "auto"
@@ -87,7 +87,8 @@ class TrainingSettings(ObjectiveSettings):
     """How many checkpoints the final weights are the mean of."""
     average_of: Literal["newest", "best"] = "newest"
     ema: float | None = None
-    """Keep a moving mean of the weights, so much of the old at each step (0.999, say), and make it the final model."""
+    """Keep a moving mean of the weights, in which those after a step count so many times (0.999, say) as much as those
+    one step later, and make it the final model. What they were before the first step has no part in it."""
     optimiser: OptimiserSettings = OptimiserSettings()
 
     def __post_init__(self) -> None:
@@ -178,7 +179,9 @@ class Trainer:
         self._reader = objective
         self.objective = team.wrap(objective, sharded, compiled)
         self.optimiser = optim.optimiser(model, settings.optimiser)
-        self.moving = [weight.detach().clone() for weight in self._weights()] if settings.ema is not None else []
+        kept = () if settings.ema is None else model.named_parameters()
+        self.moving = {name: weight.detach().clone() for name, weight in kept}
+        """The moving means of the weights by name, if such are kept."""
         self._compiled = compiled
         self._graphs = self._step_graphs()
         self._feed: Prefetch | None = None
@@ -200,18 +203,20 @@ class Trainer:
         optim.set_rate(self.optimiser, rate)
         with self._exactly(), self._drawing():
             loss, norm, usable = self._recorded(portion) if self._graphs else self._change_weights(portion)
-        if self.settings.ema is not None:
-            self._move(usable * (1 - self.settings.ema))  # a step that was skipped moves nothing
         self.step += 1
+        if (ema := self.settings.ema) is not None:
+            # What the newest of so many weights counts in their mean; a step that was skipped moves nothing.
+            self._move(usable * ((1 - ema) / (1 - ema**self.step)))
         self._tally.add(loss, norm, usable, portion, rate, schedule.progress(self.step, self.settings.steps, over))
         self.cursor += 1
 
     @torch.no_grad()
     def _move(self, share: Tensor) -> None:
         """The moving means come nearer to the weights by this share of the way, all in a few kernels."""
-        way = torch._foreach_sub([weight.detach() for weight in self._weights()], self.moving)
+        means = list(self.moving.values())
+        way = torch._foreach_sub([weight.detach() for weight in self.model.parameters()], means)
         torch._foreach_mul_(way, share)
-        torch._foreach_add_(self.moving, way)
+        torch._foreach_add_(means, way)
 
     def report(self) -> StepReport:
         """What the steps since the last report did; here, and only here, a GPU is waited for."""
@@ -260,7 +265,7 @@ class Trainer:
             batch_parts=self.parts,
             seconds=self.stopwatch.seconds,
             warm=self.stopwatch.warm,
-            moving=checkpoint.share_of(zip(self._weight_names(), self.moving, strict=False), part, parts),
+            moving=checkpoint.share_of(self.moving.items(), part, parts),
             carried=checkpoint.share_of((self._reader.carried or {}).items()),
             part=part,
             parts=parts,
@@ -277,16 +282,16 @@ class Trainer:
             ) from error
         checkpoint.restore_optimiser(self.model, self.optimiser, snapshot.optimiser)
         self._random = {name: snapshot.random.get(name, own) for name, own in self._random.items()}
-        for name, weight in zip(self._weight_names(), self.moving, strict=False):
-            weight.copy_(sharding.divided_like(snapshot.moving[name], weight))
-        if self._reader.carried is not None:
-            self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
+        for name, mean in self.moving.items():
+            mean.copy_(sharding.divided_like(snapshot.moving[name], mean))
         self.step = snapshot.step
         self.stopwatch.go_on_from(snapshot.seconds, snapshot.warm)
         # As many as memory turned out to need: other parts are other sums, which round otherwise.
         self.parts = max(self.settings.parts, snapshot.batch_parts)
         self._graphs = self._step_graphs()  # recordings know the places of the moments that were there before
         self.go_to(snapshot.cursor)
+        if self._reader.carried is not None:
+            self._reader.carried = {name: kept.to(self.device) for name, kept in snapshot.carried.items()}
 
     @torch.no_grad()
     def load_weights(self, weights: dict[str, Tensor]) -> None:
@@ -296,8 +301,10 @@ class Trainer:
             own.copy_(sharding.divided_like(self.team.share(given.to(self.device)), own))
 
     def go_to(self, cursor: int) -> None:
-        """Read on from another batch."""
+        """Read on from another batch; rows that would go on from the one before it begin anew."""
         self.close()
+        if self._reader.carried is not None and cursor != self.cursor:
+            self._reader.carried = {}
         self.cursor = cursor
         self._tally = _Tally(self.device)
 
@@ -309,7 +316,10 @@ class Trainer:
 
     def moving_weights(self) -> dict[str, Tensor]:
         """The weights of the model, their moving means where there are such; all members of a team must ask."""
-        means = checkpoint.share_of(zip(self._weight_names(), self.moving, strict=True))
+        # A weight that several parts of the model share has one mean and several names.
+        kept = {id(weight): self.moving[name] for name, weight in self.model.named_parameters()}
+        named = self.model.named_parameters(remove_duplicate=False)
+        means = checkpoint.share_of((name, kept[id(weight)]) for name, weight in named)
         return checkpoint.weights_of(self.model) | means
 
     # ---- one step
@@ -338,8 +348,10 @@ class Trainer:
         self.noise.set(self.cursor)
         try:
             return self._graphs.run(portion.batch, 1 / max(1, portion.labels))
-        except torch.OutOfMemoryError:
-            self._graphs = None
+        except (RuntimeError, MemoryError) as error:
+            if not recording_ran_out(error):
+                raise
+        self._graphs = None
         self.optimiser.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         return self._change_weights(portion)
@@ -359,7 +371,9 @@ class Trainer:
         while True:
             try:
                 return self._gradients(portion)
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
                 if self.batches.streams:
                     raise DataError(
                         f"a batch must fit into memory, but does not, and a `stream` cannot be read in parts: {error} "
@@ -496,12 +510,6 @@ class Trainer:
             # Each shape is a graph of its own: small and fast, as long as there are not too many.
             torch._dynamo.config.recompile_limit = max(8, 2 * len(self.batches.shapes))
         return wanted
-
-    def _weights(self) -> list[nn.Parameter]:
-        return list(self.model.parameters())
-
-    def _weight_names(self) -> list[str]:
-        return [name for name, _ in self.model.named_parameters()]
 
 
 class _Tally:

@@ -13,10 +13,10 @@ import sys
 import threading
 import time
 
-import torch
 from torch.distributed.distributed_c10d import Store
 
 from regard.errors import InternalError, RegardError
+from regard.memory import ran_out
 
 BEAT = 1.0  # seconds between two signs of life
 SILENCE = 60.0  # without a sign of life: then a process is taken for dead
@@ -119,7 +119,7 @@ class Watch:
 
 def _may_be_a_consequence(error: BaseException) -> bool:
     """torch says RuntimeError where a connection broke, and where much else did."""
-    return isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError)
+    return isinstance(error, RuntimeError) and not ran_out(error)
 
 
 def _words(error: BaseException) -> str:
