@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -402,6 +403,27 @@ def test_an_average_that_is_worse_than_the_best_checkpoint_is_not_taken(
     assert event["of"] == "the best checkpoint"
     assert event["nll"] == pytest.approx(min(validations)[0], rel=1e-4)
     assert "worse than the best alone, so that is taken" in capsys.readouterr().err
+
+
+def test_a_mean_that_is_worse_than_the_last_step_is_told_with_what_to_do(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    averaged, settings = checkpoint.averaged, ["training.steps=4", "training.validate_every=2", "training.save_every=2"]
+    said = f"note: the last step alone is better: .* regard train --resume --out {out}.* training.average=1\n"
+    experiment.train(generated_recipe([*settings, "training.average=1"]), out.with_name("one"))
+    assert "is better" not in capsys.readouterr().err
+    monkeypatch.setattr(checkpoint, "averaged", lambda some: {name: -value for name, value in averaged(some).items()})
+    experiment.train(generated_recipe([*settings, "training.average=2"]), out)
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_warm_up_longer_than_the_run_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for warmup, told in ((5, True), (4, False)):
+        settings = ["training.steps=4", f"training.optimiser.warmup={warmup}"]
+        experiment.train(generated_recipe(settings), out.with_name(str(warmup)))
+        assert (
+            f"warning: the warm-up of {warmup} steps is longer than the run of 4" in capsys.readouterr().err
+        ) == told
 
 
 def test_bleu_can_choose_the_best(out: Path) -> None:

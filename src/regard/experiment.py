@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,6 +158,12 @@ class _Run:
             self.log.say(
                 f"note: `training.optimiser.{name}` is {getattr(course, name)}, which changes nothing: the schedule "
                 f'"{course.schedule}" goes by `{height_of(course.schedule)}`.'
+            )
+        steps = self.recipe.training.steps
+        if course.warmup > steps and not self.recipe.training.by_clock:
+            self.log.say(
+                f"warning: the warm-up of {so_many(course.warmup, 'step')} is longer than the run of {steps:,}, so "
+                "that the learning rate stays low to its end. Lower training.optimiser.warmup."
             )
 
     def _read(self, resume: bool, begins: Beginning | None) -> Dataset:
@@ -362,6 +369,12 @@ class _Run:
         weights, what, final = self._final_model()
         self.log.say(f"{what}: validation {final.likelihood} (last step alone: {last.likelihood_alone})")
         self.log.event("average", {"step": self.trainer.step, "of": what, "nll": final.validation.nll})
+        course = self.recipe.training
+        if course.ema is None and course.average > 1 and final.validation.nll > last.validation.nll:
+            self.log.say(
+                "note: the last step alone is better: it still learned fast, and the mean holds it back. To end with "
+                f"that: regard train --resume --out {shlex.quote(str(self.out))} training.average=1"
+            )
         outcome = self._ended(ending, None, final)
         self._draw_curves()
         if self.team.leads:
