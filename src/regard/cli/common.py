@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 STOPPED_BY = {"SIGINT": 130, "SIGTERM": 143}
 READER_LEFT = 141  # as of any tool that SIGPIPE ends, 128 + 13
 SHOWN = 20  # of what is unknown in a text
+STDIN = "-"
 ODD = {
     "empty": "an empty translation",
     "loop": "a translation that repeats itself",
@@ -216,6 +217,14 @@ class Unknown:
             rest = f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else ""
             self._first = f"{place} ({' '.join(piece[:SHOWN] for piece in lacking[:SHOWN])}{rest})"
         self._count += 1
+
+
+def is_typed(file: str) -> bool:
+    """Whether somebody is to type the lines at a terminal; then they are told how."""
+    if file != STDIN or not sys.stdin.isatty():
+        return False
+    print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
+    return True
 
 
 def _is_kept(kind: type[BaseException] | None) -> bool:

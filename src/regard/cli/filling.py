@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, load_model
-
-STDIN = "-"
+from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, load_model
 
 
 def fill(

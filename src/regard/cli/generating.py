@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, Progress, load_model, making_settings
+from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, load_model, making_settings
 from regard.cli.composing import Music
 from regard.errors import UsageError
 from regard.windows import windows
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from regard.api import Model
     from regard.decoding.sampling import SamplingSettings
 
-STDIN = "-"
 PROMPTS = 256  # read ahead
 BETWEEN = "---"
 ALTERNATIVES = 10

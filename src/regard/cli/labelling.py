@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, Precision, Progress, load_model, must_be_there
+from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, is_typed, load_model, must_be_there
 from regard.errors import DataError, UsageError
 from regard.windows import windows
 
 if TYPE_CHECKING:
     from regard.api import Model
-
-STDIN = "-"
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="Texts, one a line; - is stdin.")]
 
@@ -118,7 +116,7 @@ def _work_through(file: str, answer: Callable[[Sequence[str], Callable[[int], No
     with _opened(file) as stream, Progress(size) as progress:
         lines = lines_of(stream, "stdin" if file == STDIN else file)
         # Whoever types wants an answer to each line.
-        for some in windows(lines, 1 if file == STDIN and sys.stdin.isatty() else None):
+        for some in windows(lines, 1 if is_typed(file) else None):
             progress.window(some)
             for line in answer(some, progress.add):
                 print(line)

@@ -14,6 +14,7 @@ import typer
 
 from regard import shipped
 from regard.cli.common import (
+    STDIN,
     STOPPED_BY,
     Alpha,
     AsJson,
@@ -28,6 +29,7 @@ from regard.cli.common import (
     Progress,
     TargetLanguage,
     Unknown,
+    is_typed,
     load_model,
     making_settings,
     must_be_there,
@@ -42,8 +44,6 @@ from regard.windows import Share, windows, work_through
 if TYPE_CHECKING:
     from regard.api import Model, Options, Translation
     from regard.decoding.search import SearchSettings
-
-STDIN = "-"
 
 Longest = Annotated[
     int | None,
@@ -159,7 +159,7 @@ def translate(
     with (naming_options(), _lines(file) as (lines, size), Odd(name) as odd, Unknown(loaded.tokenizer, name) as unknown,
           Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
-            _print_all(lines, answer, one_by_one=file == STDIN and sys.stdin.isatty())
+            _print_all(lines, answer, one_by_one=is_typed(file))
             return
         try:
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
