@@ -313,7 +313,8 @@ def _drawn(look: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float)
     return [
         f'<path class="curve {colour}{again}" d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>',
         f'<path class="curve leader {colour}" d="M{end_x:.1f} {end_y:.1f}L{name_x:.0f} {name_y:.1f}"/>',
-        f'<text class="{colour}" x="{name_x + 6:.0f}" y="{name_y + 4.5:.1f}">{_text(curve.name)}</text>',
+        f'<text class="{colour}" x="{name_x + 6:.0f}" y="{name_y + 4.5:.1f}">'
+        f"{_text(curve.name)}{' (dashed)' if again else ''}</text>",
     ]
 
 
