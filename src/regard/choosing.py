@@ -49,6 +49,7 @@ class _Candidate:
 
 
 TINY, SMALL = _Candidate("tiny", 120, 3_000, 10_000), _Candidate("small", 40, 5_000, 30_000)
+MEDIUM, BASE = _Candidate("medium", 40, 10_000, 60_000), _Candidate("base", 20, 50_000, 100_000)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,6 @@ class _Further:
 
 
 FURTHER = _Further()
-MEDIUM, BASE = _Candidate("medium", 40, 10_000, 60_000), _Candidate("base", 20, 50_000, 100_000)
 
 
 def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
@@ -85,16 +85,16 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         if not too_long:
             break
     why = f"{found.epochs}; training stops earlier when validation stops improving"
-    if too_long and steps == suited:
+    asked = steps != suited
+    if too_long and not asked:
         hours = found.seconds / 3600
         fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
         why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
         found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
-        steps = suited = fewer
-    reasons.append(f"training.steps={steps}: {why}")
-    chosen = [*changes, *_schedule(candidate, steps)[0 if steps == suited else 1 :]]
-    return _choice(recipe, candidate.preset, chosen, overrides, reasons, found)
+        steps = fewer
+    reasons += [] if asked else [f"training.steps={steps}: {why}"]
+    return _choice(recipe, candidate.preset, [*changes, *_schedule(candidate, steps)], overrides, reasons, found)
 
 
 def choose_further(
@@ -111,24 +111,22 @@ def choose_further(
     suited = min(FURTHER.most, max(FURTHER.fewest, _rounded(FURTHER.epochs * epoch, 50)))
     steps = load_recipe(recipe, [f"training.steps={suited}", *overrides], sides).training.steps
     every = max(10, _rounded(steps / 20, 10))
-    course = [
+    chosen = [
+        f"batch.tokens={tokens}",
         f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
         "training.patience=5", "training.keep_best=3", "training.average=3", 'training.average_of="best"',
-        "training.by_clock=false",
-    ]  # fmt: skip
-    rate = [
-        'training.optimiser.kind="adam"', 'training.optimiser.schedule="linear"',
+        "training.by_clock=false", 'training.optimiser.kind="adam"', 'training.optimiser.schedule="linear"',
         f"training.optimiser.rate={text_of(FURTHER.rate)}", f"training.optimiser.warmup={steps // 10}",
     ]  # fmt: skip
-    chosen = [f"batch.tokens={tokens}", *course[0 if steps == suited else 1 :], *rate]
     found = load_recipe(recipe, [*chosen, *overrides], sides)
     planned = plan(found, machine, size)
     reasons = [
         f"that of `{before.init}`, but for how it goes on from there",
         f"batch.tokens={tokens}: small batches, since there is less to read",
-        f"training.steps={steps}: {planned.epochs}; training stops earlier when validation stops improving",
+        *([f"training.steps={steps}: {planned.epochs}; training stops earlier when validation stops improving"]
+          if steps == suited else []),
         f"training.optimiser.rate={text_of(FURTHER.rate)}: low, so that what it knows is not lost",
-    ]
+    ]  # fmt: skip
     return _choice(found, None, chosen, overrides, reasons, planned)
 
 
@@ -137,7 +135,7 @@ def _choice(
     found: Plan,
 ) -> Choice:  # fmt: skip
     """What was chosen, where nothing that was asked for took its place, and the reasons for that."""
-    stands = [change for change in chosen if _holds(recipe, change)]
+    stands = [change for change in chosen if change not in overrides and _holds(recipe, change)]
     reasons = [reasons[0], *(reason for reason in reasons[1:] if reason.partition(":")[0] in stands)]
     return Choice(recipe, preset, (*stands, *overrides), tuple(reasons), found)
 
