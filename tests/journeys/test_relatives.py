@@ -144,7 +144,13 @@ def test_memory_lives_in_streams(place: Path, tmp_path: Path) -> None:
     failed(ran, 2, 'training.parts: must be 1 with `batch.layout = "stream"`', "but is 2")
     short = "training={steps=1, validate_every=1, save_every=1, average=1, keep_best=1}"
     for layout in ("packed", "buckets", "blocks", "stream"):
-        wish = [*MODELS["transformer-xl-small"], *COMMON, short, f"batch.layout={layout}"]
+        wish = [
+            *MODELS["transformer-xl-small"],
+            *COMMON,
+            short,
+            "training.optimiser.warmup=1",
+            f"batch.layout={layout}",
+        ]
         ran = regard("train", "transformer-xl-small", data, *wish, "--out", tmp_path / layout)
         assert ran.code == 0, ran.err
         told = f"whose memory of 8 tokens goes on from row to row, but is `{layout}`" in ran.err
