@@ -219,7 +219,7 @@ class Unknown:
         self._count += 1
 
 
-def is_typed(file: str) -> bool:
+def invite_to_type(file: str) -> bool:
     """Whether somebody is to type the lines at a terminal; then they are told how."""
     if file != STDIN or not sys.stdin.isatty():
         return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, is_typed, load_model, must_be_there
+from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, invite_to_type, load_model, must_be_there
 from regard.errors import DataError, UsageError
 from regard.windows import windows
 
@@ -116,7 +116,7 @@ def _work_through(file: str, answer: Callable[[Sequence[str], Callable[[int], No
     with _opened(file) as stream, Progress(size) as progress:
         lines = lines_of(stream, "stdin" if file == STDIN else file)
         # Whoever types wants an answer to each line.
-        for some in windows(lines, 1 if is_typed(file) else None):
+        for some in windows(lines, 1 if invite_to_type(file) else None):
             progress.window(some)
             for line in answer(some, progress.add):
                 print(line)

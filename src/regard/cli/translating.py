@@ -29,7 +29,7 @@ from regard.cli.common import (
     Progress,
     TargetLanguage,
     Unknown,
-    is_typed,
+    invite_to_type,
     load_model,
     making_settings,
     must_be_there,
@@ -159,7 +159,7 @@ def translate(
     with (naming_options(), _lines(file) as (lines, size), Odd(name) as odd, Unknown(loaded.tokenizer, name) as unknown,
           Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
-            _print_all(lines, answer, one_by_one=is_typed(file))
+            _print_all(lines, answer, one_by_one=invite_to_type(file))
             return
         try:
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
