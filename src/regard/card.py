@@ -321,8 +321,9 @@ def _languages(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
 def _of_all(corpora: Sequence[Files]) -> list[str | None]:
     """Source and target, where corpora agree as far as they tell; else all that settings name, in no order."""
     told = [(each.source_language, each.target_language) for each in corpora]
-    pairs = [each.by_name if any(each.by_name) else pair for each, pair in zip(corpora, told, strict=True)]
-    sources, targets = ({side for side in sides if side} for sides in zip(*pairs, strict=True))
+    sources, targets = (
+        {side for side in sides if side} for sides in zip(*(each.languages for each in corpora), strict=True)
+    )
     if len(sources) <= 1 and len(targets) <= 1:
         return [next(iter(sources), None), next(iter(targets), None)]
     several = [*dict.fromkeys(side for pair in told for side in pair if side)]

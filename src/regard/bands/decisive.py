@@ -44,10 +44,7 @@ def unused_settings(schedule: str, by_clock: bool) -> set[str]:
 
 def languages_of(recipe: Recipe) -> tuple[str, ...]:
     """Source and target of a corpus in files, where settings or the files' names tell both; else nothing."""
-    data = recipe.data
-    if not isinstance(data, Files):
-        return ()
-    named = data.by_name if any(data.by_name) else (data.source_language, data.target_language)
+    named = recipe.data.languages if isinstance(recipe.data, Files) else ()
     return tuple(map(str, named)) if all(named) else ()
 
 

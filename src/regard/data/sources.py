@@ -70,6 +70,11 @@ class Files:
         source, target = (language_of(Path(place)) for place in (self.source, self.target))
         return (source, target) if source and target and source != target else (None, None)
 
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Those of source and target, as settings name them, or as the files' names end."""
+        return self.by_name if any(self.by_name) else (self.source_language, self.target_language)
+
     def format_of(self, place: str) -> Format | None:
         """How a file holds both sides; None where nothing says."""
         return self.format or format_by_name(place)

@@ -142,8 +142,7 @@ def languages(bundle: Bundle) -> Languages:
 def _language(corpus: Any, side: Literal["source", "target"]) -> str | None:
     """A generated corpus says it by its sides, files by settings or their names; plain text is its own target."""
     if isinstance(corpus, Files):
-        named = dict(zip(("source", "target"), corpus.by_name, strict=True))
-        return (corpus.source_language if side == "source" else corpus.target_language) or named[side]
+        return corpus.languages[0 if side == "source" else 1]
     if isinstance(corpus, Generated):
         return corpus.source if side == "source" else corpus.target
     return getattr(corpus, "language", None) if side == "target" else None
