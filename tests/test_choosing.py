@@ -73,6 +73,11 @@ def test_who_asks_for_steps_gets_a_rate_that_goes_by_them(quick: None) -> None:
     assert found.changes.count("training.steps=300") == 1
 
 
+def test_a_trial_of_a_few_steps_has_a_warm_up() -> None:
+    found = choose(corpus(5_000), CPU, DATA, ["training.steps=3"])
+    assert found.recipe.training.optimiser.warmup == 1
+
+
 @pytest.mark.parametrize(
     ("pairs", "tokens", "steps"), [(400, 1_024, 200), (20_000, 14_336, 400), (4_000_000, 25_600, 5_000)]
 )

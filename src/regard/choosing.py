@@ -195,7 +195,7 @@ def _schedule(candidate: _Candidate, steps: int) -> list[str]:
     The newest checkpoints are then all from after the best one, so the model is the mean of the best instead.
     """
     every = max(50, _rounded(steps / 40, 50))
-    warmup = min(load_recipe(candidate.preset).training.optimiser.warmup, steps // 5)
+    warmup = min(load_recipe(candidate.preset).training.optimiser.warmup, max(1, steps // 5))
     return [
         f"training.steps={steps}", f"training.validate_every={every}", f"training.save_every={every}",
         "training.patience=10", "training.keep_best=5", 'training.average_of="best"',
