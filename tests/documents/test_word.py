@@ -120,7 +120,7 @@ def test_all_words_arrive_in_some_run(runs: list[tuple[str, str]]) -> None:
     [
         (
             {"word/document.xml": b"<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"},
-            "a.docx, word/document.xml, line 1: must have no",
+            "a.docx, word/document.xml, line 1: must declare nothing",
         ),
         ({"word/document.xml": b"<a>" * 300 + b"</a>" * 300}, "at most 256 inside each other"),
         ({"word/document.xml": b"<a><b></a>"}, "word/document.xml, line 1: must be XML, but is not (mismatched tag)"),

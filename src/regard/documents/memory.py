@@ -19,6 +19,7 @@ from regard.documents.passage import Passage, PassageWriter, Placed
 from regard.documents.tags import Tags
 from regard.documents.xml import XML, Element, Text, decode_xml, escape, parse
 from regard.errors import DataError, UsageError
+from regard.text.languages import same_language
 
 LANGUAGE = f"{XML}}}lang"
 ANY = "*all*"
@@ -53,8 +54,8 @@ def read_memory(name: str, data: bytes, target: str | None = None) -> Document:
     for number, unit in enumerate(units, 1):
         known = unit.attributes.get("srclang", source)
         texts = [each for each in unit.elements if each.name == "tuv" and each.find("seg") is not None]
-        first = next((each for each in texts if _same(_language(each), known) or known.lower() == ANY), None)
-        if first is not None and not _same(_language(first), into):
+        first = next((each for each in texts if same_language(_language(each), known) or known.lower() == ANY), None)
+        if first is not None and not same_language(_language(first), into):
             made = _unit(f"{name}, unit {number:,}", whole, unit, texts, first, into)
             if made is not None:
                 found.append(made)
@@ -78,7 +79,7 @@ def _unit(
     place: str, whole: bytes, unit: Element, texts: Sequence[Element], first: Element, into: str
 ) -> tuple[Unit, Passage] | None:
     """What is to be translated of a unit, and where it goes; None where there is nothing to do."""
-    segment, there = first.find("seg"), next((each for each in texts if _same(_language(each), into)), None)
+    segment, there = first.find("seg"), next((each for each in texts if same_language(_language(each), into)), None)
     if segment is None or (there is not None and (already := there.find("seg")) is not None and already.text().strip()):
         return None
     tags, writer = Tags(), PassageWriter()
@@ -119,7 +120,7 @@ def _read(element: Element, whole: bytes, tags: Tags, writer: PassageWriter, pla
 def _other_language(name: str, units: Sequence[Element], source: str) -> str:
     """The only language beside the source."""
     languages = Counter(_language(each) for unit in units for each in unit.elements if each.name == "tuv")
-    others = [language for language in languages if not _same(language, source)]
+    others = [language for language in languages if not same_language(language, source)]
     if len(others) != 1 or source.lower() == ANY:
         raise UsageError(
             f"{name}: the language to translate into must be given, unless the file has one beside its source "
@@ -130,9 +131,3 @@ def _other_language(name: str, units: Sequence[Element], source: str) -> str:
 
 def _language(element: Element) -> str:
     return element.attributes.get(LANGUAGE, element.attributes.get("lang", ""))
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two codes mean one language: `en` and `EN-us` do, `pt-BR` and `pt-PT` do not."""
-    ours, theirs = one.lower().replace("_", "-").split("-"), other.lower().replace("_", "-").split("-")
-    return all(a == b for a, b in zip(ours, theirs, strict=False))

@@ -1,7 +1,7 @@
 """XML read so that every byte can be found again, and traps are refused.
 
-A document type (<!DOCTYPE>) is refused, and with it every entity that could grow; so are trees deeper or larger than
-any real document.
+A document type (<!DOCTYPE>) that declares anything is refused, and with it every entity that could grow; so are trees
+deeper or larger than any real document.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class _Reader:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
-        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.SkippedEntityHandler = self._unknown
         for name in ("CommentHandler", "ProcessingInstructionHandler", "StartCdataSectionHandler",
                      "EndCdataSectionHandler"):  # fmt: skip
             setattr(self.parser, name, lambda *_: self._tell())
@@ -146,8 +147,15 @@ class _Reader:
         if self.open:
             self.open[-1].children.append(Text(text))
 
-    def _refuse(self, *_: object) -> None:
+    def _doctype(self, name: str, system: str | None, public: str | None, declares: bool) -> None:
+        if declares:
+            raise DataError(
+                f"{self.place}, line {self.parser.CurrentLineNumber:,}: must declare nothing in its <!DOCTYPE>, but "
+                "does: such a file can grow without end. Remove what stands in its brackets."
+            )
+
+    def _unknown(self, entity: str, _: bool) -> None:
         raise DataError(
-            f"{self.place}, line {self.parser.CurrentLineNumber:,}: must have no document type, but has a <!DOCTYPE>: "
-            "such a file can grow without end. Remove the line."
+            f"{self.place}, line {self.parser.CurrentLineNumber:,}: must be readable by itself, but `&{entity};` is "
+            "declared in another file, if anywhere. Write the character that it means."
         )
