@@ -133,7 +133,7 @@ def test_one_file_may_hold_both_sides(
 def test_one_file_without_a_word_on_its_form_is_refused(trained: list[Recipe]) -> None:
     ran = regard("train", "small", "--source", "words.txt")
     assert (ran.code, trained) == (2, [])
-    assert "--target is missing and words.txt does not end in .tsv or .jsonl" in ran.err
+    assert "--target is missing and words.txt does not end in .tsv, .csv, .jsonl or .tmx" in ran.err
     assert "--source is missing" in regard("train", "small", "--target", "words.tsv").err
 
 

@@ -98,8 +98,8 @@ class _Asked:
         if target is None and source is not None and format_by_name(source) is None:
             raise UsageError(
                 f"train: --source and --target must be given together, but --target is missing and {source} does not "
-                "end in .tsv or .jsonl, as a file with both sides would. Give both; or, from a table or a translation "
-                "memory, save one file with a sentence, a tab and its translation on each line, named .tsv."
+                "end in .tsv, .csv, .jsonl or .tmx, as a file with both sides would. Give both; or save one such file, "
+                "with a sentence and its translation in each row of a .csv, say."
             )
         if source is None and target is not None:
             raise UsageError("train: --source and --target must be given together, but --source is missing. Give both.")

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.counts import agreeing, so_many
+from regard.data.both_sides import both_sides
 from regard.data.filters import ADVICE, NO_FILTERS, Filters, Kept, Sieve
 from regard.data.formats import (
     BLOCK,
@@ -32,11 +33,9 @@ from regard.data.formats import (
     find_partners,
     first_suspicious_line,
     format_by_name,
-    json_blocks,
     lines_of,
     partner_blocks,
     read_lines,
-    table_blocks,
     text_blocks,
 )
 from regard.data.generated import Generated, Pair, Splits, generate
@@ -394,10 +393,8 @@ def _files(settings: Files) -> _Part:
         for row in rows(source, target):
             if len(row) == 2:
                 yield from partner_blocks(*row, repairs)
-            elif settings.format_of(row[0]) == "jsonl":
-                yield from json_blocks(row[0], settings.keys, repairs)
             else:
-                yield from table_blocks(row[0], settings.columns, repairs)
+                yield from both_sides(row[0], settings, repairs)
 
     sides = {
         "train": (settings.source, settings.target),

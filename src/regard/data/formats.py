@@ -6,6 +6,7 @@ things are taken away, and counted: a byte order mark at the start of a file, an
 Two files        line n of one is the partner of line n of the other
 `.tsv`           columns apart by tabs; quotes and backslashes mean nothing
 `.jsonl`         one JSON object a line; `translation.de` reaches into objects in objects
+`.csv`, `.tmx`   `regard.data.spreadsheets` and `regard.data.memories` read these
 `.gz .bz2 .xz`   decompressed while reading, and so is `.zst` where the package zstandard is installed
 """
 
@@ -34,13 +35,18 @@ from regard.errors import DataError, MissingError
 
 STDIN = "-"
 BYTE_ORDER_MARK = "\ufeff"
-JSON_LINES = (".jsonl", ".ndjson")
 CHUNKS_AHEAD = 8
 LONGEST_LINE = 2**26
 BLOCK = 10_000
 NEIGHBOURHOOD = 500
+KEYS = ("source", "target")
+"""What the sides of a pair are called in files that name them, unless settings say otherwise."""
 
-Format = Literal["tsv", "jsonl"]
+Format = Literal["tsv", "csv", "jsonl", "tmx"]
+ENDINGS: dict[str, Format] = {
+    ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx",
+}  # fmt: skip
+"""Of files that hold both sides."""
 
 
 @dataclass
@@ -73,7 +79,7 @@ def read_lines(file: Path) -> list[str]:
     with open_text(file) as stream:
         lines = list(lines_of(stream, str(file)))
     if not lines:
-        raise _nothing_in(str(file))
+        raise nothing_in(str(file))
     return lines
 
 
@@ -162,7 +168,8 @@ def read_chunk(read: Callable[[int], bytes], place: str) -> bytes:
         ) from error
 
 
-def _nothing_in(place: str) -> DataError:
+def nothing_in(place: str) -> DataError:
+    """What to say of a file without a line."""
     return DataError(f"{place}: must hold at least one line of text, but is empty. Is it the right file?")
 
 
@@ -227,12 +234,11 @@ def _unpacked(file: str) -> str:
 
 def format_by_name(file: str) -> Format | None:
     """How a file holds both sides of its pairs, as its ending says; None where it does not say."""
-    ending = Path(_unpacked(file)).suffix.lower()
-    return "tsv" if ending == ".tsv" else "jsonl" if ending in JSON_LINES else None
+    return ENDINGS.get(Path(_unpacked(file)).suffix.lower())
 
 
 @contextmanager
-def _opened(place: str) -> Iterator[Reader]:
+def opened(place: str) -> Iterator[Reader]:
     """A stream to be read from start to end; a compressed file is decompressed by another thread."""
     if place == STDIN:
         yield standard_input()
@@ -268,14 +274,14 @@ class _Chunks:
 
 def partner_blocks(source: str, target: str, repairs: Repairs) -> Iterator[Block]:
     """The pairs of two files of equal length."""
-    with _opened(source) as first, _opened(target) as second:
+    with opened(source) as first, opened(target) as second:
         sources, targets = lines_of(first, source, repairs), lines_of(second, target, repairs)
         done = 0
         while True:
             left, right = list(islice(sources, BLOCK)), list(islice(targets, BLOCK))
             shared = min(len(left), len(right))
             if not done and not shared:
-                raise _nothing_in(target if left else source)
+                raise nothing_in(target if left else source)
             if shared:
                 yield Block(source, done + 1, left[:shared], right[:shared])
             if len(left) != len(right):
@@ -365,13 +371,13 @@ def json_blocks(place: str, keys: tuple[str, str], repairs: Repairs) -> Iterator
 
 def _blocks(place: str, repairs: Repairs) -> Iterator[tuple[int, list[str]]]:
     """The lines of a file in blocks, each with the number of its first line."""
-    with _opened(place) as stream:
+    with opened(place) as stream:
         lines, first = lines_of(stream, place, repairs), 1
         while block := list(islice(lines, BLOCK)):
             yield first, block
             first += len(block)
     if first == 1:
-        raise _nothing_in(place)
+        raise nothing_in(place)
 
 
 def _sides(line: str, paths: Iterable[tuple[str, Sequence[str]]], place: str) -> tuple[str, str]:

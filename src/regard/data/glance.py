@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unicodedata import normalize
 
+from regard.data.both_sides import both_sides
 from regard.data.corpus import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
-from regard.data.formats import STDIN, find_files, open_text, read_chunk
+from regard.data.formats import STDIN, Repairs, find_files, open_text, read_chunk
 from regard.data.generated import Generated, generate
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
 
@@ -45,13 +46,14 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
         case Files():
             if STDIN in (settings.source, settings.target):
                 return None
+            if settings.target is None:
+                sizes = (_both(file, settings) for file in find_files(settings.source))
+                return sum(sizes, CorpusSize(0, 0, 0))
             lines, source = _count(settings.source)
-            # One file that holds both sides: which part is whose would take reading it.
-            target = _count(settings.target)[1] if settings.target is not None else source // 2
-            return CorpusSize(lines, source if settings.target is not None else source // 2, target)
+            return CorpusSize(lines, source, _count(settings.target)[1])
         case Mixture():
-            sizes = [measure(corpus) for corpus in settings.corpora]
-            return sum((size for size in sizes if size is not None), CorpusSize(0, 0, 0))
+            known = (size for corpus in settings.corpora if (size := measure(corpus)) is not None)
+            return sum(known, CorpusSize(0, 0, 0))
         case Text():
             if settings.text == STDIN:
                 return None
@@ -64,6 +66,18 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
         # A MIDI file's size says little of its notes, a table's of a column, and a line of tags is only a word.
         case Music() | Classes() | Tagged() | Elsewhere():
             return None
+
+
+def _both(file: str, settings: Files) -> CorpusSize:
+    """The size of one file that holds both sides."""
+    if settings.format_of(file) != "tmx":
+        lines, size = _count(file)
+        return CorpusSize(lines, size // 2, size // 2)  # which part is whose would take reading it
+    found = CorpusSize(0, 0, 0)
+    for block in both_sides(file, settings, Repairs()):  # most of a memory is markup
+        sizes = (sum(len(text.encode()) for text in side) for side in (block.sources, block.targets))
+        found += CorpusSize(len(block.sources), *sizes)
+    return found
 
 
 def _count(place: str) -> tuple[int, int]:
@@ -95,9 +109,12 @@ def alphabet(settings: CorpusSettings, compose: bool) -> Alphabet | None:
         case Generated():
             some = generate(replace(settings, pairs=min(settings.pairs, 200), valid=0, test=0)).train
             texts = ["".join(pair.source + pair.target for pair in some)]
-        case Files() | Text():
-            places = (settings.text,) if isinstance(settings, Text) else (settings.source, settings.target)
-            texts = [_beginning(file) for place in places if place is not None for file in find_files(place)]
+        case Text():
+            texts = [_beginning(file) for file in find_files(settings.text)]
+        case Files(target=None):
+            texts = [_beginning_of_both(file, settings) for file in find_files(settings.source)]
+        case Files(target=str(target)):
+            texts = [_beginning(file) for place in (settings.source, target) for file in find_files(place)]
         case _:
             return None
     whole = "".join(texts)
@@ -111,3 +128,16 @@ def _beginning(file: str) -> str:
         while sum(map(len, chunks)) < LOOKED_AT and (chunk := read_chunk(stream.read, file)):
             chunks.append(chunk)
     return b"".join(chunks)[:LOOKED_AT].decode("utf-8", errors="ignore")
+
+
+def _beginning_of_both(file: str, settings: Files) -> str:
+    """The same of a file that holds both sides; of a memory, what is no markup."""
+    if settings.format_of(file) != "tmx":
+        return _beginning(file)
+    texts, size = [], 0
+    for block in both_sides(file, settings, Repairs()):
+        texts += [*block.sources, *block.targets]
+        size += sum(map(len, [*block.sources, *block.targets]))
+        if size > LOOKED_AT:
+            break
+    return "\n".join(texts)

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from regard.data.filters import count_letters
+from regard.data.formats import ENDINGS
 from regard.data.streams import COMPRESSED
 
 CODES = {"ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "he", "hi", "hr", "hu", "it",
          "ja", "ko", "lt", "lv", "mt", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi",
          "zh"}  # fmt: skip
 """The languages that names of files may end in."""
-LAYOUTS = (".txt", ".tsv", ".csv", ".json", ".jsonl")
+LAYOUTS = (".txt", ".json", *ENDINGS)
 FREQUENT = {
     "en": "the of and to is that it for with you this are have not we be he she they what from my which has by there",
     "de": "der das und ist nicht ich zu den mit sie ein eine auf dem wir für von sich auch wie haben wird dass daß hat "

@@ -18,7 +18,8 @@ from functools import cache, partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from regard.data.formats import BLOCK, Block, Repairs, find_files, table_blocks, text_blocks
+from regard.data.formats import BLOCK, Block, Repairs, find_files, format_by_name, table_blocks, text_blocks
+from regard.data.spreadsheets import csv_blocks
 from regard.errors import DataError
 from regard.settings import check_words
 from regard.text.restoring import TAGS, bare
@@ -192,13 +193,18 @@ def read_labels(settings: LabelSources, place: str, training: bool, repairs: Rep
     for file in find_files(place):
         match settings:
             case Labelled():
-                yield from map(_whole, table_blocks(file, settings.columns, repairs))
+                yield from map(_whole, _table(file, settings.columns, repairs))
             case Classes():
-                yield from map(_whole, table_blocks(file, (1, 2), repairs))
+                yield from map(_whole, _table(file, (1, 2), repairs))
             case Tagged():
                 yield from _tagged_blocks(file, settings.columns, repairs)
             case Restoring():
                 yield from _restoring_blocks(file, settings.most if training else None, repairs)
+
+
+def _table(file: str, columns: tuple[int, int], repairs: Repairs) -> Iterator[Block]:
+    """Two columns of a table, as a spreadsheet program writes it if its name says so, or else with plain tabs."""
+    return (csv_blocks if format_by_name(file) == "csv" else table_blocks)(file, columns, repairs)
 
 
 def _whole(block: Block) -> Block:
@@ -321,7 +327,7 @@ def _keys(one: Class) -> dict[str, bytes]:
             lines = (line for block in text_blocks(file, Repairs()) for line in block.targets)
         else:
             both = one.column, one.column
-            lines = (line for block in table_blocks(file, both, Repairs()) for line in block.sources)
+            lines = (line for block in _table(file, both, Repairs()) for line in block.sources)
         for line in lines:
             if line not in texts and line.strip():
                 texts[line] = hashlib.blake2b(line.encode(errors="surrogatepass"), digest_size=8).digest()

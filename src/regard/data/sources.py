@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.data.filters import Filters
-from regard.data.formats import STDIN, Format, format_by_name
+from regard.data.formats import KEYS, STDIN, Format, format_by_name
 from regard.data.generated import Generated
 from regard.data.guesses import language_of
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged
@@ -37,7 +37,7 @@ class Files:
     test_target: str | None = None
     format: Format | None = None
     columns: tuple[int, int] = (1, 2)
-    keys: tuple[str, str] = ("source", "target")
+    keys: tuple[str, str] = KEYS
     source_language: str | None = None
     target_language: str | None = None
     filters: Filters = Filters()
@@ -48,7 +48,7 @@ class Files:
             if (source is None) != (target is None) and not (source and self.format_of(source)):
                 raise ValueError(
                     f"`{split}source` and `{split}target` must be given together, but one is missing; a file that "
-                    "holds both sides is named *.tsv or *.jsonl, or `format` says which it is"
+                    "holds both sides is named *.tsv, *.csv, *.jsonl or *.tmx, or `format` says which it is"
                 )
         if self.format is not None and self._all_in_two_files():
             raise ValueError(
