@@ -26,6 +26,7 @@ from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
 from regard.files import MANIFEST
 from regard.models.gpt import GPTSettings
+from regard.models.recurrent import RecurrentSettings
 from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
 from regard.training import checkpoint
@@ -540,6 +541,16 @@ def test_a_model_that_does_not_fit_its_corpus_is_refused(tmp_path: Path, out: Pa
     with pytest.raises(UsageError, match=r"which has sentence pairs, but is `gpt`, which reads no source\. Choose one"):
         experiment.train(replace(RECIPE, model=GPTSettings(layers=1, d_model=16, d_ff=32, heads=2)), out)
     assert not out.exists()
+
+
+def test_it_is_refused_before_its_corpus_is_read(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "read_dataset", lambda *_, **__: pytest.fail("read"))
+    for model, words in (
+        (GPTSettings(layers=1, d_model=16, d_ff=32, heads=2), "which reads no source"),
+        (RecurrentSettings(d_model=16), "needs one sentence a row, but is `packed`"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            experiment.train(replace(RECIPE, model=model, batch=replace(RECIPE.batch, layout="packed")), out)
 
 
 def test_going_on_is_proved_on_a_short_stretch(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:

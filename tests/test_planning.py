@@ -15,7 +15,7 @@ from regard.data.corpus import Files, Mixture, Text
 from regard.data.generated import Generated
 from regard.data.glance import CorpusSize, measure
 from regard.data.labelled import Labelled, Restoring, Tagged
-from regard.errors import MissingError
+from regard.errors import MissingError, UsageError
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
 from regard.recipe import load_recipe
@@ -268,3 +268,8 @@ def test_epochs_are_said_in_words() -> None:
 )
 def test_short_numbers(value: float, text: str) -> None:
     assert planning._short(value) == text
+
+
+def test_there_is_no_plan_for_what_cannot_be_trained() -> None:
+    with pytest.raises(UsageError, match=r"model\.kind: must fit the corpus, which has sentence pairs, but is `gpt`"):
+        plan(load_recipe("gpt2"), CPU, None)

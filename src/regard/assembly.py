@@ -1,4 +1,4 @@
-"""From a recipe and its corpus to all that trains: the model, its batches, its optimiser, checked to fit together."""
+"""From a recipe and its corpus to all that trains: the model, its batches, its optimiser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.initial import Beginning
 from regard.machine import choose_device
 from regard.models.bert import Bert
 from regard.models.build import AnyModel, build_any
-from regard.models.interface import ContinuingModel, Learner, SequenceModel
+from regard.models.interface import Learner, SequenceModel
 from regard.models.transformer_xl import TransformerXL
 from regard.models.xlnet import XLNet
 from regard.recipe import Recipe
@@ -49,43 +49,12 @@ def _drawn_trainer(
     recipe: Recipe, data: Dataset, team: Team, begins: Beginning | None, device: torch.device
 ) -> Trainer:
     """The same, drawn from torch's generators as they are."""
-    if recipe.training.best_by == "bleu" and data.train.source is None:
-        found = "labels" if data.train.labels is not None else "text alone"
-        raise UsageError(
-            "training.best_by: must be `loss` where nothing is translated, which has no BLEU, but is `bleu`, and the "
-            f'corpus has {found}. Set `training.best_by = "loss"`.'
-        )
     model = build_any(recipe.model, data.tokenizer.size, data.tokenizer.source.size).to(device)
-    if isinstance(model, Bert) and data.train.source is not None:
-        raise UsageError(
-            "model.kind: must fit the corpus, which has sentence pairs, but is `bert`, which reads text alone. Choose "
-            "one such as `transformer`."
-        )
-    if isinstance(model, SequenceModel) and model.reads_source != (data.train.source is not None):
-        reads, has = ("reads a source", "text alone") if model.reads_source else ("reads no source", "sentence pairs")
-        other = "a language model such as `gpt`" if model.reads_source else "one such as `transformer`"
-        raise UsageError(
-            f"model.kind: must fit the corpus, which has {has}, but is `{recipe.model.kind}`, which {reads}. "
-            f"Choose {other}."
-        )
-    if recipe.batch.layout in ("packed", "blocks") and not model.packs_sentences:
-        other = ", or `stream` for running text" if isinstance(model, ContinuingModel) else ""
-        raise UsageError(
-            f"batch.layout: must be `buckets` for a `{recipe.model.kind}` model, which needs one sentence a row, "
-            f"but is `{recipe.batch.layout}`. Choose `buckets`{other}."
-        )
     _check_lengths(recipe, data, model)
     if begins is not None:
         # What a body takes over has no output yet: that stays as it was drawn.
         model.load_state_dict({**model.state_dict(), **begins.weights})
     batches = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed, _lesson(model, data))
-    # A model that does not translate gets no reward in any layout, and is told so by the objective.
-    translates = isinstance(model, SequenceModel) and model.reads_source
-    if recipe.training.reward and translates and recipe.batch.layout != "buckets":
-        raise UsageError(
-            f"batch.layout: must be `buckets` with `training.reward` ({recipe.training.reward:g}), which needs one "
-            f"sentence a row, but is `{recipe.batch.layout}`. Choose `buckets`, or set `training.reward = 0`."
-        )
     rewards = Rewards(_draw(data.tokenizer.specials), data.tokenizer.specials) if recipe.training.reward else None
     return Trainer(model, batches, recipe.training, recipe.seed, team, rewards)
 

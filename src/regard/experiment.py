@@ -20,6 +20,7 @@ from regard.data.dataset import Dataset, read_dataset
 from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
 from regard.files import FULL, tidy, write_file
+from regard.fitting import check_fits
 from regard.initial import Beginning, beginning_of
 from regard.interop import features
 from regard.machine import choose_device
@@ -63,6 +64,7 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
 
     Where the environment names several processes, as `torchrun` does, each of them calls this.
     """
+    check_fits(recipe)
     with join(own_device(choose_device(recipe.device))) as team:
         again = resume or team.restarted
         # Another attempt at a run that had no checkpoint yet begins it anew; a finished model is never begun anew.

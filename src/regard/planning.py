@@ -17,6 +17,7 @@ import torch
 from regard.counts import so_many
 from regard.data.glance import CorpusSize, alphabet
 from regard.data.labelled import expected_labels
+from regard.fitting import check_fits
 from regard.machine import Machine, matmul_speed
 from regard.models.build import build_any
 from regard.models.interface import Learner, SequenceModel
@@ -141,6 +142,7 @@ class Plan:
 
 def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int = 1) -> Plan:
     """Count and measure what `recipe` takes on `world` devices like those of `machine`."""
+    check_fits(recipe)
     vocabulary, who, size = _vocabulary(recipe, size)
     answers = FIRST + expected_labels(recipe.data) if recipe.model.kind in LABELLING else vocabulary
     with torch.device("meta"):
