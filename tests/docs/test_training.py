@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,6 @@ def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
         last = [points[-1] for points in (band.course.training, band.course.validation)]
         values = [(f"{point.mean:.3f} ± {point.margin:.3f}", f"{point.step:,}") for point in last]
         assert rows[name] == [str(band.course.runs), *values[0], *values[1]]
+    without = set(re.findall(r"`([\w*-]+)`", text.partition("and there is no usual course of them")[2]))
+    without |= set(re.findall(r"`([\w-]+)`", text.rpartition("\nOf ")[2].partition("no run was kept")[0]))
+    assert {name for name in presets() if not any(fnmatch(name, each) for each in without)} == files.keys()
