@@ -273,3 +273,14 @@ def test_short_numbers(value: float, text: str) -> None:
 def test_there_is_no_plan_for_what_cannot_be_trained() -> None:
     with pytest.raises(UsageError, match=r"model\.kind: must fit the corpus, which has sentence pairs, but is `gpt`"):
         plan(load_recipe("gpt2"), CPU, None)
+
+
+@pytest.mark.parametrize("setting", ["r_drop", "simcut"])
+def test_what_reads_each_row_twice_takes_twice_the_time_and_more_memory(setting: str) -> None:
+    once, twice = (
+        plan(generated_recipe(["training.optimiser.kind=adam", f"training.{setting}={strength}"]), CPU, None)
+        for strength in (0, 3)
+    )
+    assert twice.seconds == pytest.approx(2 * once.seconds)
+    assert twice.holdings[0].activations > 1.5 * once.holdings[0].activations
+    assert (twice.rows, twice.batch_tokens) == (once.rows, once.batch_tokens)

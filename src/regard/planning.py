@@ -150,19 +150,20 @@ def plan(recipe: Recipe, machine: Machine, size: CorpusSize | None, world: int =
     length = _row_length(recipe, size)
     length = min(length, model.context or length)  # a packed row may be longer than any sentence in it
     moments, own = (part(model, recipe.training.optimiser) for part in (state_bytes, step_flops))
-    alone = count_training(model, length, recipe.batch.tokens, moments)
+    read = recipe.training.readings * recipe.batch.tokens  # R-Drop and SimCut read each row twice, side by side
+    alone = count_training(model, length, read, moments)
     speed = matmul_speed(machine, min(recipe.batch.tokens, 8_192), model.width, _inner(recipe, model))
-    seconds = (recipe.batch.tokens * alone.flops_token / world + own) / (SHARE[machine.device] * speed)
+    seconds = (read * alone.flops_token / world + own) / (SHARE[machine.device] * speed)
     sides = 2 if isinstance(model, SequenceModel) and model.reads_source else 1
     holdings = [Holding("1 process", alone.weights, alone.weights, alone.moments, 0, alone.activations, alone.most)]
     if world > 1:
-        share = count_training(model, length, max(length, recipe.batch.tokens // world), moments)
+        share = count_training(model, length, max(length, read // world), moments)
         ddp = replace(holdings[0], way=f"DDP × {world}", activations=share.activations, most=share.most)
         holdings += [ddp, _sharded(ddp, _largest_layer(model), world)]
     return Plan(
         name=recipe.name, machine=machine, world=world, parameters=sum(w.numel() for w in model.parameters()),
         vocabulary=vocabulary, vocabulary_from=who, corpus=size, batch_tokens=recipe.batch.tokens,
-        rows=alone.rows, length=length, steps=recipe.training.steps,
+        rows=alone.rows // recipe.training.readings, length=length, steps=recipe.training.steps,
         steps_per_epoch=None if size is None else max(1, round(size.tokens / (FILLED * recipe.batch.tokens))),
         flops_per_token=alone.flops_token, optimiser_flops=own, matmul_flops=speed,
         tokens_per_second=sides * FILLED * recipe.batch.tokens / seconds, seconds=recipe.training.steps * seconds,
