@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard import experiment, folder
+from regard.bands import comparing
 from regard.bands.band import Band, band_of_recipe, read_band
 from regard.bands.comparing import THOUGHTS, TOO_LOW, TOO_SHORT, Comparison, not_compared, watch_of
 from regard.bands.decisive import within
@@ -251,6 +252,14 @@ def test_other_lines_of_a_generated_corpus_may_be_a_cause(generated: Band) -> No
     changed = Comparison(generated, *written(generated, "data.seed=7", "data.valid=90"))
     assert not changed.hindrances()
     assert changed.causes() == ["`data.valid` is 90, not 500", "`data.seed` is 7, not 1"]
+
+
+def test_under_another_name_a_corpus_generated_otherwise_is_another(
+    generated: Band, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "all_bands", lambda: [generated])
+    assert watch_of(*written(generated, "name=mine")) is not None
+    assert watch_of(*written(generated, "name=mine", "data.seed=7")) is None
 
 
 def test_a_corpus_in_files_is_known_by_its_content_alone(generated: Band, measured: Band, runs: list[Path]) -> None:

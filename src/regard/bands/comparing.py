@@ -50,6 +50,11 @@ class Comparison:
     recipe: Recipe
     fingerprint: Mapping[str, Any]
 
+    def same_corpus(self) -> bool:
+        """Whether the run reads the very corpus that was measured: the same files, or generated with equal settings."""
+        generated_otherwise = any(within(key, [CORPUS]) for key in self._differing())
+        return corpus_hashes(self.fingerprint) == self.band.corpus and not generated_otherwise
+
     def hindrances(self) -> list[str]:
         """What the run has otherwise that gives its losses another meaning; nothing where they can be compared."""
         differing = self._differing()
@@ -152,8 +157,8 @@ def watch_of(recipe: Recipe, fingerprint: Mapping[str, Any]) -> CourseWatch | No
     if (named := band_of_recipe(recipe.name)) is not None:
         found = [Comparison(named, recipe, fingerprint)]
     else:  # under a name of its own, it may still be a recipe that was measured, on the very same corpus
-        files = corpus_hashes(fingerprint)
-        found = [Comparison(band, recipe, fingerprint) for band in all_bands() if band.corpus == files]
+        comparisons = (Comparison(band, recipe, fingerprint) for band in all_bands())
+        found = [comparison for comparison in comparisons if comparison.same_corpus()]
     for comparison in found:
         if not comparison.hindrances():
             return CourseWatch(comparison.band.course, comparison.causes(), comparison.thoughts())
