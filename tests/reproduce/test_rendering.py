@@ -96,6 +96,19 @@ def test_bleu_against_length_is_drawn_and_listed(tmp_path: Path) -> None:
     assert "Transformer, post-norm: 5, 40" in picture
 
 
+def test_rows_of_different_test_sets_have_tables_of_lengths_of_their_own(tmp_path: Path) -> None:
+    filled(LADDER_MULTI30K, tmp_path, {"rnn": (9.0, 20.0), "transformer": (5.0, 40.0)})
+    other = replace(outcome(LADDER_MULTI30K, "dot", 8.0, 30.0), lengths=[Stretch(7, 30.0, 12.0)])
+    (tmp_path / "dot").mkdir()
+    other.write(tmp_path / "dot")
+    page = render(LADDER_MULTI30K, tmp_path).to_markdown()
+    assert (
+        "| BLEU of sources of about | 5 words (100 lines) | 14 words (50 lines) |\n|---|---|---|\n"
+        "| GRU, one fixed context | 20.00 | 10.00 |\n| Transformer, post-norm | 40.00 | 20.00 |\n\n"
+        "| BLEU of sources of about | 30 words (7 lines) |\n|---|---|\n| GRU, dot-product attention | 12.00 |\n"
+    ) in page
+
+
 def test_a_row_looks_the_same_whichever_others_are_there(tmp_path: Path) -> None:
     found = []
     for rows in (["rnn", "additive", "dot", "windowed"], ["dot", "windowed"]):

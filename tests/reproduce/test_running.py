@@ -6,6 +6,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ import torch
 import regard
 from regard import experiment, folder
 from regard.data.corpus import open_corpus
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation.catalogue import Scoring
 from regard.files import MANIFEST
 from regard.reproduce import running
@@ -201,6 +202,19 @@ def test_a_row_that_dies_while_it_is_measured_is_only_measured_again(
     monkeypatch.setattr(experiment, "train", lambda *_: pytest.fail("trained again"))
     run_toys(LADDER_MULTI30K, [row], tmp_path, steps=1)
     assert read_outcome(tmp_path / row.name) is not None
+
+
+@pytest.mark.parametrize("lost", [folder.METRICS, folder.WEIGHTS, folder.DATA, MANIFEST])
+def test_a_trained_row_that_lost_a_file_says_what_to_do(lost: str, done: Path, tmp_path: Path) -> None:
+    row, place = ROW["transformer"], tmp_path / "transformer"
+    shutil.copytree(done / row.name, place)
+    (place / lost).unlink()
+    assert run_toys(LADDER_MULTI30K, [row], tmp_path)[0].done == [row.name]  # its figures are there
+    (place / RESULT).unlink()
+    said = f"{place / lost}: the figures of a row are measured with this file, but it is not there. Put it back; or"
+    with pytest.raises(MissingError, match=re.escape(said)):
+        run_toys(LADDER_MULTI30K, [row], tmp_path)
+    assert (place / folder.RECIPE).is_file()  # and nothing else of it is lost
 
 
 @pytest.mark.usefixtures("uncounted")
@@ -491,8 +505,11 @@ def test_the_command_renders_what_is_there(done: Path, tmp_path: Path) -> None:
     # The table of some rows is printed alone: that of all must not be lost.
     written = {file.name: file.read_bytes() for file in done.glob("ladder-multi30k*")}
     assert len(written) == 4
-    some = command("reproduce", "ladder-multi30k", "--render", "--rows", "rnn", "--out", done, "--json")
-    assert (json.loads(some.out)["rows"], json.loads(some.out)["missing"]) == ({}, ["rnn"])
+    some = command("reproduce", "ladder-multi30k", "--render", "--rows", "rnn,transformer", "--out", done, "--json")
+    assert (list(json.loads(some.out)["rows"]), json.loads(some.out)["missing"]) == (["transformer"], ["rnn"])
+    none = command("reproduce", "ladder-multi30k", "--render", "--rows", "rnn", "--out", done)
+    assert (none.code, none.out) == (66, "")
+    assert f"{done}: must hold the figures of a row to print, but rnn is not done." in none.err
     one = command("reproduce", "ladder-multi30k", "--render", "--rows", "transformer", "--out", done)
     assert "| `transformer` |" in one.out
     assert ".svg" not in one.out

@@ -14,7 +14,7 @@ from regard.recipe import load_recipe, presets
 from regard.reproduce.ladder import LADDER_EUROPARL
 from regard.reproduce.outcome import MEASURES
 from regard.reproduce.studies import STUDIES
-from regard.reproduce.study import Asked, Row, Study, corpus_of, recipe_of
+from regard.reproduce.study import Asked, Row, Study, changes_corpus, corpus_of, recipe_of
 from regard.reproduce.table2 import TABLE2
 from regard.reproduce.table3 import TABLE3
 
@@ -83,6 +83,15 @@ def test_fewer_steps_shorten_the_warm_up_and_an_override_has_the_last_word(corpo
 def test_a_corpus_of_ones_own_needs_no_folder() -> None:
     recipe = recipe_of(TABLE3, TABLE3.rows[0], Asked(overrides=("data.kind=generated", "data.pairs=9")))
     assert recipe.data.kind == "generated"
+
+
+def test_one_setting_of_the_corpus_leaves_the_rest_of_it(corpora: Path) -> None:
+    row = TABLE3.rows[0]
+    asked = [Asked(corpora, None, (change,)) for change in ("data.target_language=de", "data={target_language = 'de'}")]
+    one, other = (recipe_of(TABLE3, row, each).data for each in asked)
+    assert one == other
+    assert one.kind == "files"
+    assert [changes_corpus(each.changes) for each in (*asked, Asked(None, 3, ("seed=3",)))] == [True, True, False]
 
 
 def test_a_setting_that_a_row_lacks_is_refused_by_the_name_of_the_row() -> None:

@@ -196,10 +196,17 @@ def _render(name: str, out: Path | None, rows: str | None, as_json: bool) -> Non
     # Files are written beside the rows: never into a folder of something else.
     if not running.begun(study, place):
         raise MissingError(f"{place}: must be the folder of {name}, but there is no row of it. Check --out.")
+    table = rendering.Table.read(study, place, chosen)
+    if not table.outcomes:
+        raise MissingError(
+            f"{place}: must hold the figures of a row to print, but {', '.join(table.missing)} "
+            f"{'is' if len(table.missing) == 1 else 'are'} not done. Ask for rows that are, or run the study without "
+            "--render."
+        )
     if rows is None:
         _print_and_point(rendering.render(study, place), place, as_json)
     else:
-        _print(rendering.Table.read(study, place, chosen), as_json)
+        _print(table, as_json)
 
 
 def _print(table: Table, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from regard.counts import so_many
 from regard.files import write_file
 from regard.reproduce.outcome import MEASURES, TITLES, Outcome, read_row
 from regard.reproduce.ranks import spearman
-from regard.reproduce.study import Row, Study, names_corpus
+from regard.reproduce.study import Row, Study, changes_corpus, replaces_corpus
 from regard.settings import override
 from regard.viewing.curves import Axis, Curve, Plot, curves_svg, plots_svg
 from regard.viewing.orders import Placed, orders_svg
@@ -194,7 +194,7 @@ class Table:
 
     def _elsewhere(self) -> list[str]:
         """The rows that were made on another corpus than the study's."""
-        return [name for name, found in self.outcomes.items() if _other_corpus(found)]
+        return [name for name, found in self.outcomes.items() if changes_corpus(found.changes)]
 
     def _done(self) -> list[Row]:
         return [row for row in self.rows if row.name in self.outcomes]
@@ -204,7 +204,7 @@ class Table:
         commands = []
         for changes, names in self._alike().items():
             rows = [] if len(names) == len(self.study.rows) else ["--rows", ",".join(names)]
-            data = [] if names_corpus(changes) else ["--data", "FOLDER"]
+            data = [] if replaces_corpus(changes) else ["--data", "FOLDER"]
             # An option and its value are one change, but two words.
             asked = [word for each in changes for word in (each.split() if each.startswith("--") else [each])]
             commands.append(shlex.join(["regard", "reproduce", self.study.name, *rows, *data, *asked]))
@@ -264,17 +264,15 @@ class Table:
         return markdown_table([titles, *lines.values()])
 
     def _lengths(self) -> str:
-        """BLEU by the length of the source, as a table."""
-        done = [(row, self.outcomes[row.name].lengths) for row in self._done() if self.outcomes[row.name].lengths]
-        if not done:
-            return ""
-        stretches = done[0][1]
-        titles = [
-            "BLEU of sources of about",
-            *(f"{each.words:.0f} words ({so_many(each.lines, 'line')})" for each in stretches),
-        ]
-        lines = [[row.what, *(f"{each.bleu:.2f}" for each in found)] for row, found in done]
-        return markdown_table([titles, *lines])
+        """BLEU by the length of the source, as a table; one for each test set, where rows have several."""
+        tables: dict[tuple[str, ...], list[list[str]]] = {}
+        for row in self._done():
+            if found := self.outcomes[row.name].lengths:
+                titles = tuple(f"{each.words:.0f} words ({so_many(each.lines, 'line')})" for each in found)
+                tables.setdefault(titles, []).append([row.what, *(f"{each.bleu:.2f}" for each in found)])
+        return "\n\n".join(
+            markdown_table([["BLEU of sources of about", *titles], *lines]) for titles, lines in tables.items()
+        )
 
 
 def render(study: Study, out: Path) -> Table:
@@ -315,10 +313,6 @@ def _keys(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
             yield from _keys(value, f"{path}{key}.")
         else:
             yield f"{path}{key}"
-
-
-def _other_corpus(found: Outcome) -> bool:
-    return any(each.startswith(("data=", "data.")) for each in found.changes)
 
 
 def _how(done: Sequence[Outcome]) -> str:

@@ -31,10 +31,10 @@ from regard.data.generated import Pair
 from regard.data.known import Fingerprint
 from regard.data.prepare import cache_folder
 from regard.data.sources import CorpusSettings
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring, target_language
-from regard.files import MANIFEST, write_file
+from regard.files import MANIFEST, read_manifest, write_file
 from regard.planning import training_flops
 from regard.recipe import Recipe
 from regard.reproduce.judging import Judge, Judgement, by_length
@@ -147,14 +147,26 @@ def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str],
         if resume:
             _go_along(place, recipe)
         elif place.exists():
+            if (place / folder.WEIGHTS).is_file():
+                raise _lost(place, MANIFEST)
             shutil.rmtree(place)  # `_check_begun` has seen that nothing in it was learned
         stopped_by = experiment.train(recipe, place, resume).signal
         if stopped_by is not None:
             return stopped_by
+    if lost := [name for name in read_manifest(place) if not (place / name).is_file()]:
+        raise _lost(place, lost[0])
     say(f"{row.name}: trained; its figures are measured on dev and test")
     found = measure(study, row, place, recipe.data, max(beside, _held(out, others)), changes)
     _write(found, place, say)
     return None
+
+
+def _lost(place: Path, name: str) -> MissingError:
+    """What to do about a trained row that has no figures yet, and not all of its files any more."""
+    return MissingError(
+        f"{place / name}: the figures of a row are measured with this file, but it is not there. Put it back; or "
+        f"remove {place}, and the row is trained again."
+    )
 
 
 def _write(found: Outcome, place: Path, say: Say) -> None:

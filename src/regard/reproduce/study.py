@@ -14,6 +14,7 @@ from pathlib import Path
 
 from regard.errors import MissingError, UsageError
 from regard.recipe import Recipe, load_recipe
+from regard.settings import override
 from regard.settings.tree import text_of
 
 DATA_FOLDER = "REGARD_DATA"  # the variable that names the folder of all corpora
@@ -109,12 +110,23 @@ class Asked:
     @property
     def own_corpus(self) -> bool:
         """Whether another corpus takes the place of the study's."""
-        return names_corpus(self.overrides)
+        return replaces_corpus(self.overrides)
 
 
-def names_corpus(changes: Sequence[str]) -> bool:
-    """Whether changes put another corpus in the place of a study's."""
-    return any(each.startswith(("data=", "data.kind=")) for each in changes)
+def replaces_corpus(changes: Sequence[str]) -> bool:
+    """Whether changes put another corpus in the place of a study's: then none of its files is needed."""
+    return "kind" in _changes_of_data(changes)
+
+
+def changes_corpus(changes: Sequence[str]) -> bool:
+    """Whether changes are of the corpus at all, be it of one of its files: then it is no longer the study's."""
+    return bool(_changes_of_data(changes))
+
+
+def _changes_of_data(changes: Sequence[str]) -> Mapping[str, object]:
+    """The table of `data` in changes; `--steps` and its number are among these, and are none of it."""
+    found = override({}, [each for each in changes if not each.startswith("--")]).get("data", {})
+    return found if isinstance(found, Mapping) else {}
 
 
 def recipe_of(study: Study, row: Row, asked: Asked) -> Recipe:
