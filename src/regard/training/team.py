@@ -8,6 +8,8 @@ nor dropout, and so nothing but how sums are rounded.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import inspect
 import os
 import time
@@ -202,6 +204,7 @@ class Processes(Team):
             self._watch.close()
             self.barrier()  # the leader may keep the store that the others' watches read
             dist.destroy_process_group()
+            atexit.register(_let_go)
             return
         # The watch goes on: should this process hang in what is left of its connections, it ends it.
         message = self._watch.report(self._place, error)
@@ -209,6 +212,12 @@ class Processes(Team):
             traceback.print_exception(error)
         if isinstance(error, Exception):
             raise (type(error) if isinstance(error, RegardError) else RegardError)(message) from error
+
+
+def _let_go() -> None:
+    """Wait for the threads of groups while there is a Python: one that gives back a tensor later aborts the process."""
+    gc.collect()  # whoever still holds a group goes first
+    _GROUPS.clear()
 
 
 def join(device: torch.device) -> Team:
