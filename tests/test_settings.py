@@ -65,6 +65,27 @@ class Transformer:
 
 
 @dataclass(frozen=True)
+class Ruled:
+    """Rules that stop at the first that is broken, and a name that is told without quotes."""
+
+    low: int = 1
+    high: int = 9
+    share: float = 0.5
+    schedule: Literal["paper", "none"] = "paper"
+    warmup: int = 4
+
+    def __post_init__(self) -> None:
+        if self.low < 1:
+            raise ValueError(f"`low` must be at least 1, but is {self.low}")
+        if self.high < self.low:
+            raise ValueError(f"`high` must be at least `low` ({self.low}), but is {self.high}")
+        if not 0 < self.share < 1:
+            raise ValueError(f"`share` must be between 0 and 1, but is {self.share}")
+        if self.schedule == "paper" and self.warmup < 1:
+            raise ValueError(f"`warmup` must be at least 1 for schedule = paper, but is {self.warmup}")
+
+
+@dataclass(frozen=True)
 class Source:
     file: str
     weight: float = 1.0
@@ -414,6 +435,33 @@ class TestBuild:
 
 def tree_with(hint: Any, **options: Any) -> type:
     return make_dataclass("Odd", [("x", hint, field(**options))], frozen=True)
+
+
+class TestRules:
+    @pytest.mark.parametrize(
+        ("tree", "told"),
+        [
+            ({"low": 0, "share": 2.0, "warmup": 0}, ["`low`", "`share`", "`warmup`"]),
+            ({"low": 5, "high": 3, "share": 2.0}, ["`high`", "`share`"]),
+            # Whether `high` is too low, or `warmup`, nobody knows before the other is right.
+            ({"low": "one", "high": 0, "share": 2.0}, ["low:", "`share`"]),
+            ({"schedule": "papr", "warmup": 0}, ["schedule:"]),
+            ({"lw": 1, "high": 0}, ["lw:", "`high`"]),
+        ],
+    )
+    def test_each_that_is_broken_is_named(self, tree: dict[str, Any], told: list[str]) -> None:
+        with pytest.raises(UsageError) as caught:
+            build(Ruled, tree, "file")
+        assert [line.split(" ")[1] for line in str(caught.value).split("\n")] == told
+
+    def test_a_rule_that_names_nothing_that_was_set_is_told_once(self) -> None:
+        stubborn = make_dataclass("stubborn", [("size", int, 1)], namespace={"__post_init__": refuse}, frozen=True)
+        with pytest.raises(UsageError, match=r"\Afile: the weather must be fine, but is not\Z"):
+            build(stubborn, {"size": 2}, "file")
+
+
+def refuse(settings: object) -> None:
+    raise ValueError("the weather must be fine, but is not")
 
 
 class TestCheckTree:

@@ -38,7 +38,7 @@ _BOUNDS = ("greater_than", "less_than", "multiple_of", "too_", "string_too_", "f
 def build(cls: type[T], tree: Tree, place: str) -> T:
     """The tree as a `cls`; otherwise one UsageError that lists every problem, each with place, key and fix.
 
-    A rule between fields (`__post_init__`) is asked only where the fields of its table are right.
+    A rule between fields (`__post_init__`) is asked only where the tables in its table are right.
     """
     check_tree(cls)
     builder = _Builder(cls)
@@ -77,18 +77,38 @@ class _Builder:
         for key in value:
             if key not in fields:
                 self.unknown(key, value[key], fields.keys(), path)
-        values = {
-            name: self.entry(hint, value, name, path, default_of(field))
-            for name, (field, hint) in fields.items()
-            if name in value or default_of(field) is dataclasses.MISSING
-        }
-        if len(self.problems) > before:
-            return None
-        try:
-            return cls(**values)
-        except (ValueError, UsageError) as error:
-            self.problems.append(f"{path}: {error}" if path else str(error))
-            return None
+        values, wrong = {}, set()
+        for name, (field, hint) in fields.items():
+            if name in value or default_of(field) is dataclasses.MISSING:
+                noted = len(self.problems)
+                values[name] = self.entry(hint, value, name, path, default_of(field))
+                if len(self.problems) > noted:
+                    wrong.add(name)
+        built = self.ruled(cls, values, wrong, path)
+        return built if len(self.problems) == before else None
+
+    def ruled(self, cls: type, values: dict[str, Any], wrong: set[str], path: str) -> Any:
+        """The dataclass of these values, or None after noting the rules between fields (`__post_init__`) they break.
+
+        A dataclass tells of one broken rule: the next is found without the keys that this one names. What a rule says
+        of a key that is `wrong` already, and so has its default here, says nothing of what was meant.
+        """
+        fields = fields_of(cls)
+        needed = {name for name, (field, hint) in fields.items() if _needed(field, hint)}
+        values = {name: value for name, value in values.items() if name not in wrong}
+        while not wrong & needed:
+            try:
+                return cls(**values)
+            except (ValueError, UsageError) as error:
+                said = str(error)
+            if wrong.isdisjoint(re.findall(r"\w+", said)):
+                self.problems.append(f"{path}: {said}" if path else said)
+            named = set(re.findall(r"\w+", " ".join(re.findall("`(.+?)`", said)))) & values.keys()
+            if not named:
+                break
+            wrong = wrong | named
+            values = {name: value for name, value in values.items() if name not in named}
+        return None
 
     def entry(self, hint: Any, table: Tree, name: str, path: str, default: Any = dataclasses.MISSING) -> Any:
         """The value of one key of a table, or None after noting why not."""
@@ -132,6 +152,11 @@ class _Builder:
             fixes.append(f"`{key}` belongs to {' or '.join(dict.fromkeys(self.homes[key]))}")
         fix = " ".join(fixes) or f"remove it; the keys there are {', '.join(known)}"
         self.problems.append(f"{join(path, key)}: {_header(path)} has no such key, but {_show(value)} is set; {fix}")
+
+
+def _needed(field: dataclasses.Field[Any], hint: Any) -> bool:
+    """Whether rules cannot be asked without this field: it has no default, or it is a table that others lean on."""
+    return default_of(field) is dataclasses.MISSING or bool(tables_of(hint) or rows_of(hint))
 
 
 def _fit(hint: Any, value: Any) -> Any:
