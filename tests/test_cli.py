@@ -171,6 +171,10 @@ def test_view_draws_what_is_asked_for(words_model: Path, babbling_model: Path, t
         regard("view", words_model, "one", "--what", "beam", "--out", tmp_path / "b.gif"), 2, ".svg and .png", ".gif"
     )
     failed(regard("view", words_model, "one", "--what", "arcs", "--head", 0), 2, "--head counts from 1, but is 0")
+    for option in (("--layer", 9), ("--head", 9), ("--name", "mind")):
+        failed(regard("view", words_model, "one", *option, "--out", tmp_path / "p.html"), 2, "attention:", "Choose")
+    failed(regard("view", words_model, "one", "--what", "heads", "--layer", 1), 2, "--layer is for --what page, matrix")
+    failed(regard("view", words_model, "--what", "curves", "--name", "cross"), 2, "--name is for", "Leave --name out")
     failed(regard("view", babbling_model, "one", "--what", "beam", "--out", arcs), 2, "needs a model that translates")
     asked = ("view", words_model, "one", "--what", "arcs", "--out", arcs)
     failed(regard(*asked, "--layer", 9), 2, "cross 1", "but is cross 9 (8, counted from 0)")

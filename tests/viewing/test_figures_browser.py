@@ -31,9 +31,10 @@ MAPS = [
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Any]:
-    file = tmp_path / "picture.html"
-    file.write_text(attention_html(MAPS, title="A title", source=NASTY, target="eins zwei"), encoding="utf-8")
+def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    file, opened_first = tmp_path / "picture.html", getattr(request, "param", None)
+    written = attention_html(MAPS, title="A title", source=NASTY, target="eins zwei", opened=opened_first)
+    file.write_text(written, encoding="utf-8")
     complaints: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
@@ -48,6 +49,20 @@ def page(tmp_path: Path) -> Iterator[Any]:
         browser.close()
     # The empty icon is the one address in the page, and it is inside the page.
     assert [text for text in complaints if text != "data:,"] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [
+        (("encoder", 0, 1), "Encoder attention, layer 1, head 2"),
+        (("cross", 0, "mean"), "Cross attention, layer 1, mean of heads"),
+    ],
+    indirect=["page"],
+)
+def test_it_begins_with_the_head_that_is_asked_for(page: Any, heading: str) -> None:
+    assert page.locator("h2").inner_text().replace("\xa0", " ") == heading
+    playwright.expect(page.locator("[role=gridcell][aria-selected=true]")).to_have_count(1)
+    playwright.expect(page.locator("#kinds input:checked")).to_have_count(1)
 
 
 def test_keys_pointer_and_readout(page: Any) -> None:

@@ -12,6 +12,7 @@ import typer
 from regard.cli.common import AsJson, ModelFolder, TargetLanguage, load_model
 from regard.errors import UsageError
 
+OF_ONE_HEAD = ("page", "matrix", "arcs")
 PICTURES = "page, matrix, arcs, heads, alignment, beam, next, positions, neighbours, curves"
 
 
@@ -44,7 +45,15 @@ def view(
     endings = (".html", ".htm") if what == "page" else (".html", ".htm", ".svg", ".png")
     if out.suffix not in endings:
         rule = "a page, so its name must end in .html" if what == "page" else "one of .html, .svg and .png"
-        raise UsageError(f"{out}: the picture is {rule}, but ends in `{out.suffix}`.")
+        fix = " Name it so, or ask for a drawing, as --what heads." if what == "page" else ""
+        raise UsageError(f"{out}: the picture is {rule}, but ends in `{out.suffix}`.{fix}")
+    for option, given, read_by in (
+        ("--name", name, (*OF_ONE_HEAD, "heads")), ("--layer", layer, OF_ONE_HEAD), ("--head", head, OF_ONE_HEAD),
+    ):  # fmt: skip
+        if given is not None and what not in read_by:
+            raise UsageError(
+                f"view: {option} is for --what {', '.join(read_by)}, but --what is {what}. Leave {option} out."
+            )
     destination(out)
     _draw(model, what, out, text, target, to, name, layer, head)
 

@@ -176,13 +176,20 @@ def _attention(bundle: Bundle, what: What, asked: Asked) -> Shown:
 
 def _looked(looked: Looked, title: str, what: What, asked: Asked) -> Shown:
     told = None if looked.source is None else looked.target
+    head: Head = "mean" if asked.head is None else asked.head
     if what == "page":
-        document = attention_html(looked.maps(), title=title, source=looked.source or looked.target, target=told)
+        opened = None
+        if (asked.name, asked.layer, asked.head) != (None, None, None):
+            first = chosen(looked, asked)
+            first.one(head)  # there must be such a head
+            opened = (first.name, first.layer, head)
+        document = attention_html(
+            looked.maps(), title=title, source=looked.source or looked.target, target=told, opened=opened
+        )
         return Shown(title, None, document, told, looked.source)
     if what == "heads":
         maps = [each for each in looked.maps() if asked.name in (None, each.name)]
         return _drawn(title, heads_svg(maps or [chosen(looked, asked)], title), told, looked.source)
-    head: Head = "mean" if asked.head is None else asked.head
     return _drawn(
         title, (matrix_svg if what == "matrix" else arcs_svg)(chosen(looked, asked), head), told, looked.source
     )

@@ -224,13 +224,11 @@ function moveInAtlas(event) {
 
 // ── Opening a head ───────────────────────────────────────────────────────────
 
-function openKind(kind) {
-  const layers = layersOf(kind);
+function openKind(kind, map = layersOf(kind).at(-1), head = tilesOf(map) - 1) {
   $("story").textContent = Object.hasOwn(STORIES, kind) ? STORIES[kind] : OTHER_STORY;
-  buildAtlas(layers);
+  buildAtlas(layersOf(kind));
   Object.assign(state, { query: null, key: null, pinned: false });
-  const last = layers[layers.length - 1];
-  openHead(last, tilesOf(last) - 1);
+  openHead(map, head);
 }
 
 async function openHead(map, head) {
@@ -570,9 +568,10 @@ function start() {
   paintScale();
   buildKinds();
   listen();
-  const first = kinds.includes("cross") ? "cross" : kinds[0];
+  const map = page.opened ? maps[page.opened.map] : undefined;
+  const first = map?.name ?? (kinds.includes("cross") ? "cross" : kinds[0]);
   $("kinds").querySelectorAll("input")[kinds.indexOf(first)].checked = true;
-  openKind(first);
+  openKind(first, map, page.opened?.head ?? undefined);
 }
 
 start();

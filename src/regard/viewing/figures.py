@@ -140,10 +140,18 @@ class AttentionMap:
         return np.asarray(self.weights[:, :, list(self.marks)].sum(axis=-1, dtype=np.float64).mean(axis=-1))
 
 
-def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, target: str | None) -> str:
+def attention_html(
+    maps: Sequence[AttentionMap],
+    *,
+    title: str,
+    source: str,
+    target: str | None,
+    opened: tuple[str, int, Head] | None = None,
+) -> str:
     """One HTML page, complete in itself, to explore `maps`: all layers and heads at a glance, one of them large.
 
-    A language model reads `source` and has no `target`.
+    A language model reads `source` and has no `target`. The page begins with the head that is `opened`: the name of its
+    attention, its layer, itself. Unless one is, with the mean of the last layer that looks at the source.
     """
     if not maps:
         raise UsageError(
@@ -168,7 +176,7 @@ def attention_html(maps: Sequence[AttentionMap], *, title: str, source: str, tar
             "style_hash": _content_hash(style),
             "script": script,
             "script_hash": _content_hash(script),
-            "page": _page_json(maps),
+            "page": _page_json(maps, opened),
             "weights": "\n".join(_weights_element(i, attention) for i, attention in enumerate(maps)),
         },
     )
@@ -197,7 +205,7 @@ def _html_text(text: str) -> str:
     return html.escape(text.encode("utf-8", "replace").decode())
 
 
-def _page_json(maps: Sequence[AttentionMap]) -> str:
+def _page_json(maps: Sequence[AttentionMap], opened: tuple[str, int, Head] | None) -> str:
     labels: list[tuple[str, ...]] = []
     for attention in maps:
         for each in (attention.queries, attention.keys):
@@ -214,8 +222,13 @@ def _page_json(maps: Sequence[AttentionMap]) -> str:
         }
         for attention in maps
     ]
+    content: dict[str, object] = {"labels": labels, "maps": entries}
+    if opened is not None:
+        name, layer, head = opened
+        place = [(attention.name, attention.layer) for attention in maps].index((name, layer))
+        content["opened"] = {"map": place, "head": None if head == "mean" else head}
     # ASCII output escapes U+2028 and lone surrogates; an escaped "<" cannot begin "</script>" or "<!--".
-    return json.dumps({"labels": labels, "maps": entries}, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _summaries(attention: AttentionMap) -> list[dict[str, float]]:
