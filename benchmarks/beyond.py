@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.runs import Bench, Job, options, results, run_asked
 from regard.data.corpus import open_text
+from regard.files import write_file
 
 SHARES = (100, 10, 1)  # percent of the summaries to fine-tune on
 STEPS = {100: 4_000, 10: 1_000, 1: 400}
@@ -55,15 +56,20 @@ def ptb(bench: Bench, name: str) -> None:
         bench.result(name, f"{side} perplexity per word", scores["perplexity per word"])
 
 
-def tang(bench: Bench) -> None:
-    poems = bench.work / "tang.txt"
-    if not poems.is_file():
+def poems(bench: Bench) -> Path:
+    """The poems of the Tang dynasty, one a line."""
+    place = bench.work / "tang.txt"
+    if not place.is_file():
         rows = (line.split("\t") for line in lines_of(bench.data / "chinese-poetry/tang.tsv.bz2"))
-        poems.write_text("".join(f"{row[2]}\n" for row in rows if len(row) > 2 and row[2]))
-    folder = bench.train("lm-tang", "lm-tang", f"data.text={poems}")
-    bench.note("lm-tang", folder)
+        write_file(place, "".join(f"{row[2]}\n" for row in rows if len(row) > 2 and row[2]))
+    return place
+
+
+def tang(bench: Bench, name: str = "lm-tang", *changes: str) -> None:
+    folder = bench.train(name, "lm-tang", f"data.text={poems(bench)}", *changes)
+    bench.note(name, folder)
     drawn = bench.regard("generate", str(folder), "", "--count", "5", "--top-p", "0.95", "--temperature", "0.8")
-    bench.write("lm-tang.txt", drawn)
+    bench.write(f"{name}.txt", drawn)
 
 
 def family(bench: Bench) -> None:

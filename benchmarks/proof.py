@@ -22,8 +22,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.beyond import tang
 from benchmarks.runs import Bench, Job, options, run_asked
 from benchmarks.sentences import table
+from regard.bands.measuring import band_of_runs
 from regard.reproduce.ladder import MULTI30K
 from regard.reproduce.outcome import RESULT
 from regard.reproduce.studies import STUDIES
@@ -31,7 +33,7 @@ from regard.reproduce.study import Row, Study
 from regard.reproduce.table3 import EUROPARL
 
 KEPT = Path(__file__).parent.parent / "docs/studies"
-HEAVY = ("big", "c-d1024", "deep-att", "gnmt", "gnmt-2", "moe")  # rows that go first, since they take longest
+HEAVY = ("deep-att", "gnmt", "gnmt-2", "moe", "big", "c-d1024")  # rows that go first, since they take longest
 AVERAGED = (5, 3, 1)  # checkpoints whose mean is the model
 # A rate that falls to nothing leaves nothing to average: this one stays high, as the paper's did.
 STEADY = (
@@ -40,7 +42,7 @@ STEADY = (
 )
 # What may let `five-minutes` learn more, each for the same short course and a rate that falls to nothing with it.
 SHORT = (
-    "training={by_clock = false, minutes = 60, steps = 2000, validate_every = 1000, save_every = 2000}",
+    "training={by_clock = false, minutes = 60, steps = 1000, validate_every = 500, save_every = 1000}",
     "training.optimiser.warmup=200",
 )
 NORMED = "model.qk_norm=true"
@@ -52,9 +54,21 @@ TRIES = {
     "decay": ("training.optimiser.weight_decay=0.1",),
     "qk-norm-decay": (NORMED, "training.optimiser.weight_decay=0.1"),
     "own-output": ("model.tie=embeddings",),
-    "half-batches": ("batch.tokens=12_800", "training.steps=4000", "training.optimiser.warmup=400"),
+    "half-batches": ("batch.tokens=12_800", "training.steps=2000", "training.optimiser.warmup=400"),
 }
-R_DROP = (12_000, 20_000)  # steps
+R_DROP, SIMCUT = (12_000, 20_000), 12_000  # steps
+# The usual courses of docs/training.md that were made with these seeds, by the files of their corpora.
+USUAL = {
+    "lm-tang": {},
+    "music-jsb-quarter": {"music": "music-jsb/jsb-chorales-quarter.json.xz"},
+    **{
+        f"summary-{name}": {
+            f"{split}source": f"summ-{name}/{file}.jsonl.bz2"
+            for split, file in (("", "train"), ("valid_", "dev"), ("test_", "test"))
+        }
+        for name in ("aeslc", "scitldr")
+    },
+}
 WIDE = ("--beam", "12", "--alpha", "0.8")
 
 
@@ -107,6 +121,20 @@ def short_course(bench: Bench, name: str, overrides: Sequence[str]) -> None:
     bench.note(name, bench.train(name, "five-minutes", *corpus(bench, EUROPARL), *SHORT, *overrides))
 
 
+def usual_run(bench: Bench, name: str, recipe: str, seed: int) -> None:
+    """A recipe as it is, on the corpus that it names."""
+    if recipe == "lm-tang":
+        tang(bench, name, f"seed={seed}")
+        return
+    files = (f"data.{key}={bench.data / file}" for key, file in USUAL[recipe].items())
+    bench.note(name, bench.train(name, recipe, *files, f"seed={seed}"))
+
+
+def usual_course(bench: Bench, recipe: str, runs: Sequence[str]) -> None:
+    """What `regard train` compares with, of runs that differ in their seeds."""
+    bench.write(f"band-{recipe}.toml", band_of_runs([bench.work / name for name in runs]).to_toml())
+
+
 def averaging(bench: Bench, name: str, recipe: str, overrides: Sequence[str]) -> None:
     """One run that ends with the mean of its last checkpoints, with that of fewer, and with the last alone."""
     folder = bench.train(name, recipe, *corpus(bench, EUROPARL), *overrides, f"training.average={AVERAGED[0]}")
@@ -146,7 +174,8 @@ def jobs() -> list[Job]:
     alone += [Job(name, 1.0, partial(multi30k, name=name, overrides=seed), minutes=2) for name, seed in seeds.items()]
     french = {name.replace("-", "-fr-"): seed for name, seed in seeds.items()}
     shared = [
-        *(_r_drop(steps) for steps in R_DROP),
+        *(_read_twice(f"multi30k-r-drop-{steps}", "training.r_drop=5", steps) for steps in R_DROP),
+        _read_twice("multi30k-simcut", "training.simcut=3", SIMCUT),
         *(
             Job(name, 0.2, partial(multi30k, name=name, overrides=seed, language="fr"), minutes=2)
             for name, seed in french.items()
@@ -159,6 +188,12 @@ def jobs() -> list[Job]:
             "averaging", 0.3, partial(averaging, name="averaging", recipe="five-minutes", overrides=STEADY), minutes=10
         ),
     ]
+    for recipe in USUAL:
+        runs = {f"usual-{recipe}-{seed}": seed for seed in (1, 2, 3)}
+        shared += [
+            Job(name, 0.15, partial(usual_run, name=name, recipe=recipe, seed=seed)) for name, seed in runs.items()
+        ]
+        shared.append(Job(f"usual-{recipe}", 0.0, partial(usual_course, recipe=recipe, runs=[*runs]), tuple(runs)))
     rows = [(study, row) for study in STUDIES.values() for row in study.rows]
     rows.sort(key=lambda each: each[1].name not in HEAVY)  # the others stay in the order of their table
     for study, row in rows:
@@ -168,8 +203,9 @@ def jobs() -> list[Job]:
     return [*alone, *shared]
 
 
-def _r_drop(steps: int) -> Job:
-    name, overrides = f"multi30k-r-drop-{steps}", ("training.r_drop=5", f"training.steps={steps}")
+def _read_twice(name: str, how: str, steps: int) -> Job:
+    """Multi30k where each row is read twice, which takes longer and more steps."""
+    overrides = (how, f"training.steps={steps}")
     return Job(name, 0.2, partial(multi30k, name=name, overrides=overrides), minutes=steps / 2_000)
 
 
