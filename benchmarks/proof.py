@@ -49,8 +49,8 @@ NORMED = "model.qk_norm=true"
 TRIES = {
     "plain": (),
     "qk-norm": (NORMED,),
-    "qk-norm-rate-6": (NORMED, "training.optimiser.rate=6e-3"),
-    "qk-norm-rate-8": (NORMED, "training.optimiser.rate=8e-3"),
+    "rate-8": ("training.optimiser.rate=8e-3",),
+    **{f"qk-norm-rate-{rate}": (NORMED, f"training.optimiser.rate={rate}e-3") for rate in (8, 12, 16)},
     "decay": ("training.optimiser.weight_decay=0.1",),
     "qk-norm-decay": (NORMED, "training.optimiser.weight_decay=0.1"),
     "own-output": ("model.tie=embeddings",),
