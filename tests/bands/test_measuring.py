@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
 
 from benchmarks import bands as command
-from regard import folder
+from regard import folder, settings
 from regard.bands.band import BANDS, Band, read_band
 from regard.bands.measuring import STRETCHES, _round_below, assumed, band_of_runs
 from regard.errors import DataError, MissingError, UsageError
@@ -64,6 +65,20 @@ def test_what_is_assumed_holds_for_what_is_shipped(file: Path) -> None:
         else:  # several runs know better, and what is assumed of one alone must not be narrower than they differ
             least = 1.18 if course.recipe == "bert-small" else 2.1  # whose seeds differ more than any others'
             assert all(usual.margin > least * known.sd for usual, known in zip(guess, rows, strict=True))
+
+
+def test_a_run_that_its_recipe_ends_early_came_to_its_end(runs: list[Path], tmp_path: Path) -> None:
+    early = Path(shutil.copytree(runs[0], tmp_path / "early"))
+    events = [json.loads(line) for line in (early / folder.METRICS).read_text(encoding="utf-8").splitlines()]
+    (end,) = (event for event in events if event["event"] == "end")
+    end["reason"] = "no improvement"
+    (early / folder.METRICS).write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+    with pytest.raises(DataError, match="came to its end"):
+        band_of_runs([early])
+    recipe = folder.read_recipe(early)
+    patient = replace(recipe, training=replace(recipe.training, patience=3))
+    (early / folder.RECIPE).write_text(settings.to_toml(patient), encoding="utf-8")
+    assert band_of_runs([early]).course == band_of_runs(runs[:1]).course
 
 
 def test_a_standard_deviation_takes_in_its_neighbours_and_is_never_less_than_its_own(

@@ -95,5 +95,4 @@ def test_the_usual_course_is_that_of_the_code_and_of_the_bands() -> None:
         values = [(f"{point.mean:.3f} ± {point.margin:.3f}", f"{point.step:,}") for point in last]
         assert rows[name] == [str(band.course.runs), *values[0], *values[1]]
     without = set(re.findall(r"`([\w*-]+)`", text.partition("and there is no usual course of them")[2]))
-    without |= set(re.findall(r"`([\w-]+)`", text.rpartition("\nOf ")[2].partition("no run was kept")[0]))
     assert {name for name in presets() if not any(fnmatch(name, each) for each in without)} == files.keys()

@@ -126,8 +126,12 @@ def _without_folder(word: str) -> str:
 def _events(place: Path) -> list[Event]:
     if not (place / folder.METRICS).is_file():
         raise MissingError(f"{place}: must be the folder of a run, but has no {folder.METRICS}. Is the path right?")
-    events = read_metrics(place / folder.METRICS)
-    ends = ("done", "time") if folder.read_recipe(place).training.by_clock else ("done",)
+    events, training = read_metrics(place / folder.METRICS), folder.read_recipe(place).training
+    ends = ["done"]
+    if training.by_clock:
+        ends.append("time")
+    if training.patience is not None:
+        ends.append("no improvement")
     if not any(event.get("event") == "end" and event.get("reason") in ends for event in events):
         raise DataError(f"{place}: must be a run that came to its end, but did not. Go on with it first.")
     return events
