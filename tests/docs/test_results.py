@@ -34,6 +34,7 @@ LONGER = "Twenty-five minutes of Europarl"
 FRENCH, SHIPPED, BEYOND = "French to English", "The models that come with Regard", "Beyond translation"
 CHINESE = "Chinese to English"
 SEEDS = "BLEU tokenised, lower-cased: seeds 1, 2, 3"
+OF_SEEDS, READ_TWICE = ("multi30k", "multi30k-fr"), ("multi30k-r-drop", "multi30k-simcut")  # as their tables stand
 ROWS = {
     "five-minutes": "the recipe as it is, beam 4",
     "five-minutes-sinusoidal": "*base*, 8,450 steps, compiled before, beam 4",
@@ -65,6 +66,11 @@ def tables(text: str) -> list[Table]:
     return found
 
 
+def of_seeds(model: str) -> Table:
+    """The table of three seeds of a model of Multi30k."""
+    return tables(section(MULTI30K))[OF_SEEDS.index(model)]
+
+
 def first(cell: str) -> str:
     """The number that a cell begins with, as it is written."""
     return cell.strip("*").split()[0]
@@ -80,19 +86,19 @@ def said(text: str, words: str) -> str:
 def place_of(model: str, figure: Figure) -> tuple[str, str]:
     """Where a published figure has to stand, as it is written there; and the part of the page that says how it was
     computed. The figures of the writer and of translation without an encoder are on pages of their own."""
-    if model == "multi30k":
+    if model in OF_SEEDS:
         part, column = section(MULTI30K), {
             "BLEU tokenised": "mean", "BLEU": "sacreBLEU, lower-cased", "chrF": "chrF"
         }[figure.metric]  # fmt: skip
-        return first(tables(part)[0][figure.set][column]), f"{part}\n{OPENING}"
+        return first(of_seeds(model)[figure.set.removesuffix("-fr")][column]), f"{part}\n{OPENING}"
     if model == "multi30k-pre":
         part = section(MULTI30K)
         return said(part, "(`model.norm=pre training.optimiser.clip=1.0`, one run) it was"), part
-    if model in ("multi30k-fr", "multi30k-r-drop"):
+    if model in READ_TWICE:
         part, kind = section(MULTI30K), figure.metric.replace("BLEU", "sacreBLEU")
         column = f"{kind.replace('sacreBLEU tokenised', 'BLEU tokenised')}, lower-cased"
-        table = tables(part)[["multi30k-fr", "multi30k-r-drop"].index(model) + 1]
-        cell = table[figure.set.removesuffix("-fr")]["chrF" if figure.metric == "chrF" else column]
+        table = tables(part)[READ_TWICE.index(model) + len(OF_SEEDS)]
+        cell = table[figure.set]["chrF" if figure.metric == "chrF" else column]
         return first(cell), f"{part}\n{OPENING}"
     if model in ROWS and figure.metric == "chrF":
         row = {"five-minutes": "five minutes, beam 4"}.get(model, ROWS[model])
@@ -140,8 +146,9 @@ def test_a_published_figure_stands_in_its_own_place(model: str, figure: Figure) 
     assert f"`{signature}`" in part
 
 
-def test_means_and_deviations_follow_from_the_seeds() -> None:
-    table = tables(section(MULTI30K))[0]
+@pytest.mark.parametrize("model", OF_SEEDS)
+def test_means_and_deviations_follow_from_the_seeds(model: str) -> None:
+    table = of_seeds(model)
     assert list(table) == ["test2016", "test2017", "mscoco"]
     for name, row in table.items():
         seeds = [float(seed) for seed in row[SEEDS].split(", ")]
@@ -149,17 +156,18 @@ def test_means_and_deviations_follow_from_the_seeds() -> None:
         # What is printed of a seed is rounded, and so is what is printed of them all.
         assert mean == pytest.approx(fmean(seeds), abs=0.01), name
         assert deviation == pytest.approx(stdev(seeds), abs=0.0051), name
-        assert len(seeds) == published().models["multi30k"].seeds
+        assert len(seeds) == published().models[model].seeds
 
 
 def test_the_tolerance_of_a_mean_holds_nineteen_of_twenty_other_seeds() -> None:
     """Student's interval for one more run, as if the three sets had one deviation, of which each tells two degrees."""
-    rows = tables(section(MULTI30K))[0].values()
-    deviations = {
-        "BLEU": [stdev(float(seed) for seed in row[SEEDS].split(", ")) for row in rows],
-        "chrF": [float(row["chrF"].split(" ± ")[1]) for row in rows],
-    }
-    for name in ("multi30k", "decoder-only-multi30k"):  # the second has one set, and deviates as much
+    # The last has one set, and deviates as much as the first.
+    for name, like in (*zip(OF_SEEDS, OF_SEEDS, strict=True), ("decoder-only-multi30k", "multi30k")):
+        rows = of_seeds(like).values()
+        deviations = {
+            "BLEU": [stdev(float(seed) for seed in row[SEEDS].split(", ")) for row in rows],
+            "chrF": [float(row["chrF"].split(" ± ")[1]) for row in rows],
+        }
         for figure in published().models[name].figures:
             deviation = math.sqrt(fmean(each**2 for each in deviations[figure.metric.split()[0]]))
             wanted = 2.447 * math.sqrt(1 + 1 / 3) * deviation
@@ -348,6 +356,25 @@ def test_the_gain_of_averaging_follows_from_its_table() -> None:
     for column in ("dev BLEU", "test BLEU"):
         one, _, five = (float(first(row[column])) for row in table.values())
         assert f"worth {five - one:.1f} BLEU" in section("The mean of the last checkpoints")
+
+
+def test_what_is_there_of_table_2_is_what_the_ladder_has() -> None:
+    rows = [row for row in table_rows(section("Table 2")) if row[0]]
+    assert len(rows) == 3
+    rungs = {"bytenet": "bytenet", "convs2s": "convs2s", "base": "transformer"}
+    for shown, (name, rung) in zip(rows, rungs.items(), strict=True):
+        (row,) = STUDIES["table2"].chosen(name)
+        found = read_row(DOCS / "studies/ladder-europarl" / rung, "ladder-europarl", rung)
+        assert found is not None
+        flops = row.paper.get("training FLOPs")
+        printed = "" if flops is None else written(flops, 1)
+        assert shown == [
+            row.what,
+            f"{found.test.bleu:.2f}",
+            f"{row.paper['test BLEU']:g}",
+            written(found.flops, 2),
+            printed,
+        ]
 
 
 @pytest.mark.parametrize("name", ["ladder-multi30k", "ladder-europarl"])

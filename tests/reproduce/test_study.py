@@ -50,6 +50,13 @@ def test_table_3_has_every_preset_of_table_3(corpora: Path) -> None:
         assert recipe_of(TABLE3, row, Asked(corpora)).model == load_recipe(row.preset, ["model.norm=pre"]).model
 
 
+@pytest.mark.parametrize(("row", "rung"), [("bytenet", "bytenet"), ("convs2s", "convs2s"), ("base", "transformer")])
+def test_three_rows_of_table_2_are_rungs_of_the_ladder(row: str, rung: str, corpora: Path) -> None:
+    studies = ((TABLE2, row), (LADDER_EUROPARL, rung))
+    one, other = (recipe_of(study, study.chosen(name)[0], Asked(corpora)) for study, name in studies)
+    assert replace(one, name=other.name) == other
+
+
 def test_the_ladder_compares_models_of_about_one_size(corpora: Path) -> None:
     sizes = []
     for row in LADDER_EUROPARL.rows:
