@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from benchmarks import labels, music, proof, runs
 from benchmarks.runs import Bench, Job, Stopped, options, results, run_asked
+from regard.bands.band import band_of_recipe
 from regard.recipe import load_recipe
 from regard.reproduce.studies import STUDIES
 
@@ -127,6 +128,28 @@ def test_tries_of_the_proof_are_short_courses_of_one_recipe_that_differ_from_the
     assert not tried.training.by_clock
     assert tried.training.steps * tried.batch.tokens == plain.training.steps * plain.batch.tokens
     assert (tried == plain) == (name == "plain")
+
+
+@pytest.mark.parametrize("recipe", proof.USUAL)
+def test_usual_courses_of_the_proof_are_of_seeds_of_a_recipe_on_its_corpus(
+    recipe: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Bench, "train", lambda _bench, *words: trained.append(words) or bench.work)
+    monkeypatch.setattr(Bench, "note", lambda *_: None)
+    monkeypatch.setattr(Bench, "regard", lambda *_: "")
+    (bench.work / "tang.txt").touch()
+    mine = [job for job in proof.jobs() if job.name.startswith(f"usual-{recipe}")]
+    course = next(job for job in mine if job.needs)
+    for job in mine:
+        if job is not course:
+            job.run(bench)
+    assert course.needs == tuple(words[0] for words in trained)
+    assert [words[1] for words in trained] == [recipe] * 3
+    recipes = [load_recipe(recipe, words[2:]) for words in trained]
+    assert [each.seed for each in recipes] == [1, 2, 3]
+    assert all(str(bench.data) in word or str(bench.work) in word for words in trained for word in words[2:-1])
+    assert band_of_recipe(recipe) is not None
 
 
 def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
