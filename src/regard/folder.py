@@ -116,7 +116,10 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 def read_fingerprint(folder: Path) -> Mapping[str, Any] | None:
     """Which corpus the run in a folder began with; None where nothing says."""
-    return read_report(folder).get(FINGERPRINT)
+    found = read_report(folder).get(FINGERPRINT)
+    if found is not None and not (isinstance(found, dict) and isinstance(found.get("files"), dict)):
+        raise DataError(f"{folder / DATA}: `{FINGERPRINT}` must be what Regard wrote, but is not. Restore it.")
+    return found
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -226,6 +226,11 @@ def test_a_model_trained_by_the_command_that_is_printed_may_be_checked(name: str
         "training.save_every=50", "training.keep=9", "training.parts=2", "training.precision=fp32",
         "training.deterministic=true", "training.bleu_lines=10", "log.tensorboard=false", "search.nbest=2",
     )  # fmt: skip
+    wanted = load_recipe(published().models[name].recipe).training
+    if wanted.average > 1 and wanted.average_of == "best":  # what is validated is what there is to choose from
+        more = tuple(each for each in more if not each.startswith("training.validate_every"))
+        for other in ("training.validate_every=6000", "training.keep_best=9"):
+            assert other.partition("=")[0] in str(refused(made_as(name, other), name))
     assert refused(made_as(name, *more), name) is None
     assert refused(replace(made_as(name), files=None, ended=None), name) is None
 

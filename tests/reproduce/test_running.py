@@ -531,8 +531,10 @@ def test_the_command_renders_what_is_there(done: Path, tmp_path: Path) -> None:
         (["--rows", "base"], "the list of all there is takes --json alone, but was given --rows"),
         (
             ["multi30k", "--steps", "0", "--rows", "x", "foo=bar"],
-            "a published model takes --json alone, but was given KEY=",
+            "a published model, takes --json alone, but was given KEY=",
         ),
+        (["--check", "x"], "which one is not said. Write its name before --check x"),
+        (["multi30k", "--data", "x"], "--data is for a check of multi30k. Add --check FOLDER"),
         (["table1", "--rows", "base"], "table1 takes --out, --lengths, --width, --json, but was given --rows"),
         (["table3", "--lengths", "1,2,3"], "but was given --lengths"),
         (["table3", "--width", "8"], "but was given --width"),

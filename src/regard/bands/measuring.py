@@ -56,9 +56,7 @@ def _check_only_seeds_differ(
                 f"{place}: runs must differ in their seed alone, but its {other} differ from {places[0]}'s."
             )
     if len(seeds := {recipe.seed for recipe in recipes}) < len(recipes):
-        raise UsageError(
-            f"bands: each run must have a seed of its own, but the seeds are {sorted(seeds)}. Leave one out."
-        )
+        raise UsageError(f"each run must have a seed of its own, but the seeds are {sorted(seeds)}. Leave one out.")
 
 
 def _all_but_seed(recipe: Recipe, corpus: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,11 @@ def reproduce(
     }  # fmt: skip
     asked = [option for option, value in given.items() if value is not None and value is not False and value != []]
     if name is None:
+        if check is not None:
+            raise UsageError(
+                "reproduce: --check compares a model with a published one, but which one is not said. Write its name "
+                f"before --check {check}; `regard reproduce` lists them."
+            )
         _refuse_others(asked, "the list of all there is")
         _list(as_json)
     elif check is not None:
@@ -63,7 +68,9 @@ def reproduce(
         _refuse_others(asked, name, "--out", "--lengths", "--width")
         _table1(lengths, width, out or Path("table1.svg"), as_json)
     elif not _is_study(name):
-        _refuse_others(asked, f"{name}, a published model")
+        if "--data" in asked:
+            raise UsageError(f"reproduce: --data is for a check of {name}. Add --check FOLDER, or leave it out.")
+        _refuse_others(asked, f"{name}, a published model,")
         _about(name, as_json)
     elif render:
         _refuse_others(asked, "--render, which trains nothing,", "--render", "--out", "--rows")

@@ -140,7 +140,7 @@ def read_outcome(folder: Path) -> Outcome | None:
         where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
         raise DataError(
             f"{file}: must be what `regard reproduce` wrote, but is not ({where and f'{where}: '}{why}). "
-            "Remove it, and the row is measured again."
+            "Remove it, and the row is measured again; where its model is not beside it, it is trained again."
         ) from error
     content = json.loads(text)
     seal = content.pop(SEAL, None)
@@ -195,7 +195,7 @@ MEASURES = {
         Measure("parameters", lambda row: row.parameters, ".1f", 1e6, ".0f"),
         Measure("dev perplexity", lambda row: row.dev.perplexity, ".3f", paper_form=".2f"),
         Measure("dev BLEU", lambda row: row.dev.bleu, ".2f", paper_form=".1f"),
-        Measure("test BLEU", lambda row: row.test.bleu, ".2f", paper_form=".2f"),
+        Measure("test BLEU", lambda row: row.test.bleu, ".2f"),
         Measure("tokens", lambda row: row.tokens, ".1f", 1e6),
         Measure("training FLOPs", lambda row: row.flops, ".2e", paper_form=".1e"),
         Measure("training seconds", lambda row: row.seconds, ".0f"),

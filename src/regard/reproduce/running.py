@@ -17,7 +17,7 @@ import hashlib
 import math
 import shutil
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -305,7 +305,9 @@ def measure_together(
         tokens=tokens,
         flops=sum(found.flops for found in each),
         seconds=seconds,
-        speed=tokens / max(seconds, 1e-9),
+        speed=tokens / max(sum(found.tokens / max(found.speed, 1e-9) for found in each), 1e-9),
+        machine=_joined(found.machine for found in each),
+        torch=_joined(found.torch for found in each),
         beside=max(beside, *(found.beside for found in each)),
         dev=dev,
         test=test,
@@ -319,7 +321,11 @@ def measure_together(
 
 def _in_turn(starts: Sequence[Event], name: str) -> str:
     """What a run that may have been broken off went on with each time; seconds are those of all."""
-    return ", then ".join(dict.fromkeys(str(start[name]) for start in starts))
+    return _joined(str(start[name]) for start in starts)
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", then ".join(dict.fromkeys(words))
 
 
 def _speed(steps: Sequence[Event]) -> float:

@@ -28,6 +28,8 @@ FREE = ("training.precision", "training.parts", "training.deterministic", "searc
 # When these decide, the end of the run tells.
 ENDS = ("training.steps", "training.minutes", "training.patience")
 KEPT = ("training.average", "training.average_of")
+# Where a model is the mean of several, which there are to choose from.
+CHOSEN_FROM = {"best": ("training.keep_best", "training.validate_every"), "newest": ("training.save_every",)}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Wanted:
     def departures(self, made: Made) -> list[str]:
         """What was otherwise, in words, a setting each; nothing where a model was made as it had to be."""
         places = [place for place in (*MUST_BE_SAME, *MAY_BE_CAUSE, *KEPT) if place not in ENDS]
+        if (training := self.recipe.training).average > 1:
+            places += CHOSEN_FROM[training.average_of]
         places += [*self._ends(made), *(["search"] if self.searches else [])]
         found = [
             in_words(key, *values)
