@@ -100,8 +100,8 @@ def multi30k(bench: Bench, recipe: str, seed: int) -> None:
 
 def multi30k_compared(bench: Bench) -> None:
     reference = bench.work / "multi30k.de"
-    reference.write_text(
-        "".join(f"{line}\n" for line in lines_of(bench.data / "multi30k/task1/test_2016_flickr.de.gz"))
+    write_file(
+        reference, "".join(f"{line}\n" for line in lines_of(bench.data / "multi30k/task1/test_2016_flickr.de.gz"))
     )
     for seed in SEEDS:
         sides = [str(bench.work / f"{recipe}-{seed}" / "test.txt") for recipe in ("decoder-only-multi30k", "multi30k")]
@@ -126,7 +126,7 @@ def some(bench: Bench, corpus: str, percent: int) -> Path:
     if not place.is_file():
         lines = list(lines_of(bench.data / corpus / "train.jsonl.bz2"))
         random.Random(1).shuffle(lines)
-        place.write_text("".join(f"{line}\n" for line in lines[: max(20, len(lines) * percent // 100)]))
+        write_file(place, "".join(f"{line}\n" for line in lines[: max(20, len(lines) * percent // 100)]))
     return place
 
 
@@ -181,7 +181,7 @@ def compared(bench: Bench, corpus: str, what: str, percent: int, one: str, other
     rows = [json.loads(line) for line in lines_of(bench.data / f"summ-{corpus}/test.jsonl.bz2")]
     right = (row["subject"] if corpus == "aeslc" else row["target"][0] for row in rows)
     reference = bench.work / f"{corpus}.txt"
-    reference.write_text("".join(f"{' '.join(text.split())}\n" for text in right))
+    write_file(reference, "".join(f"{' '.join(text.split())}\n" for text in right))
     sides = [str(bench.work / f"summary-{corpus}-{percent}-{kind}/test.txt") for kind in (one, other)]
     found = json.loads(bench.regard("compare", *sides, str(reference), "--rouge", "--json"))
     bench.result(f"{corpus}: {what}", f"{percent} %", found["verdict"])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.runs import Bench, Job, options, results, run_asked
 from regard.data.corpus import open_text
+from regard.files import write_file
 
 LINES = 400_000  # of Europarl, to restore
 SHOWN = 8  # restored sentences
@@ -62,7 +63,7 @@ def restoring(bench: Bench, name: str) -> None:
     with open_text(place / "test.en.bz2") as stream:
         lines = stream.read(100_000).decode(errors="ignore").split("\n")[:SHOWN]
     asked = bench.work / "restore.txt"
-    asked.write_text("".join(f"{line}\n" for line in lines))
+    write_file(asked, "".join(f"{line}\n" for line in lines))
     given = bench.regard("tag", str(folder), str(asked), "--restore").split("\n")
     bench.write(
         f"{name}.txt", "".join(f"right  {one}\nfound  {two}\n\n" for one, two in zip(lines, given, strict=False))

@@ -22,13 +22,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+from regard.errors import MissingError
+from regard.files import write_file
 from regard.viewing.training_curves import read_metrics
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 PATIENCE = 60.0  # seconds for a command to end by itself when the time is up
 DONE = "done"
+TRIAL = "runs/{}-trial"  # what --set makes is no result, and must not be taken for one
 
 
 class Stopped(Exception):  # noqa: N818
@@ -64,10 +67,11 @@ class Bench:
 
     def train(self, name: str, recipe: str, *overrides: str) -> Path:
         """A finished model: found, or trained on from its newest checkpoint, or trained."""
-        folder = self.work / name
+        folder, asked = self.work / name, [recipe, *overrides, *self.settings]
+        self._must_be_the_same(name, asked)
         if not (folder / "manifest.json").is_file():
             begun = any((folder / "checkpoints").glob("0*")) and (folder / "recipe.toml").is_file()
-            how = ["--resume"] if begun else [recipe, *overrides, *self.settings]
+            how = ["--resume"] if begun else asked
             started = time.monotonic()
             self.regard("train", *how, "--out", str(folder))
             if not begun:
@@ -76,6 +80,18 @@ class Bench:
             if (folder / kept).is_file():
                 self.write(f"{name}-{kept}", (folder / kept).read_text())
         return folder
+
+    def _must_be_the_same(self, name: str, asked: Sequence[str]) -> None:
+        """Raise where a run of this name was begun with other words: its model would be published as what it is not."""
+        note = self.work / f"{name}.asked.json"
+        before = json.loads(note.read_bytes()) if note.is_file() else None
+        if before not in (None, [*asked]):
+            differs = sorted({*before} ^ {*asked}) or asked
+            raise RuntimeError(
+                f"{self.work / name}: must go on with the settings it began with, but {', '.join(differs)} differs. "
+                "Ask for the same, or choose another --work and --out."
+            )
+        write_file(note, json.dumps(asked, ensure_ascii=False))
 
     def evaluate(self, folder: Path, *arguments: str) -> dict[str, float]:
         """The scores of `regard evaluate`, by name."""
@@ -88,7 +104,7 @@ class Bench:
         kept = folder / f"evaluated-{digest[:12]}.json"
         if not kept.is_file():
             said = json.loads(self.regard("evaluate", str(folder), *arguments, "--json"))
-            kept.write_text(json.dumps({"arguments": arguments, "report": said}, ensure_ascii=False))
+            write_file(kept, json.dumps({"arguments": arguments, "report": said}, ensure_ascii=False))
         return json.loads(kept.read_text())["report"]
 
     def regard(self, *arguments: str) -> str:
@@ -172,7 +188,7 @@ class Bench:
 
     def write(self, name: str, content: str) -> None:
         """A file beside the results."""
-        (self.out / name).write_text(content)
+        write_file(self.out / name, content)
 
     def result(self, job: str, what: str, value: object) -> None:
         """A line of the results."""
@@ -266,13 +282,16 @@ def run_all(jobs: Sequence[Job], bench: Bench) -> dict[str, str]:
 def options(name: str, description: str | None, minutes: float) -> argparse.ArgumentParser:
     """The command line of a benchmark of this name, which has so many minutes unless told otherwise."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(f"runs/{name}-results"))
-    parser.add_argument("--work", type=Path, default=Path(f"runs/{name}"))
+    parser.add_argument(
+        "--out", type=Path, help=f"where results go; runs/{name}-results, with --set {TRIAL.format(name)}-results"
+    )
+    parser.add_argument("--work", type=Path, help=f"where models go; runs/{name}, with --set {TRIAL.format(name)}")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
     limit = "as long as it takes" if math.isinf(minutes) else f"{minutes:g}"
     parser.add_argument(
         "--minutes", type=float, default=minutes, help=f"when to stop all runs, to go on later: {limit}"
     )
+    parser.set_defaults(name=name)
     parser.add_argument("--only", help="names of runs, with commas between them; * stands for anything")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="on top of every recipe, for a trial")
     parser.add_argument("--list", action="store_true", help="name the runs, and run none")
@@ -301,19 +320,31 @@ def run_asked(
         print("\n".join(map(_listed, chosen)))
         return
     _must_have_gpu(asked)
-    for folder in (asked.out, asked.work):
-        folder.mkdir(parents=True, exist_ok=True)
-    places = asked.work.resolve(), asked.out.resolve(), asked.data.resolve()
+    place = TRIAL.format(asked.name) if asked.set else f"runs/{asked.name}"
+    work, out = asked.work or Path(place), asked.out or Path(f"{place}-results")
+    if not asked.data.is_dir():
+        _refuse(f"--data: {asked.data} must be the folder of all corpora, but is no folder. See docs/reproduce.md.")
+    for folder in (work, out):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _refuse(f"{folder}: must be a folder to write to, but cannot be made ({error.strerror}). Choose another.")
+    places = work.resolve(), out.resolve(), asked.data.resolve()
     deadline = time.monotonic() + 60 * asked.minutes - spare
     bench = Bench(*places, deadline, settings=(*settings, *asked.set))
     with bench.heeding():
         endings = run_all(chosen, bench)
-    made = table(asked.out, endings)
+    made = table(out, endings)
     bench.write("table.md", made + "\n")
     if (log := bench.work / "log.txt").is_file():
         bench.write("log.txt", log.read_text(errors="replace")[-200_000:])
     print(made)
     bench.leave(endings)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(sentence, file=sys.stderr)
+    raise SystemExit(MissingError.exit_code)
 
 
 def _listed(job: Job) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.beyond import lines_of
 from benchmarks.runs import Bench, Job, options, results, run_asked
+from regard.files import write_file
 
 FRENCH = (
     "L'accord sur la zone économique européenne a été signé en août 1992.",  # Bahdanau et al. 2015, figure 3
@@ -55,7 +56,7 @@ def chinese_pairs(bench: Bench) -> dict[str, Path]:
         pairs[""].extend(lines_of(file))
     pairs[""] = [line for line in pairs[""] if held_out.isdisjoint(line.split("\t")[:2])]
     for split, file in files.items():
-        file.write_text("".join(f"{line}\n" for line in pairs[split]), encoding="utf-8")
+        write_file(file, "".join(f"{line}\n" for line in pairs[split]))
     return files
 
 
@@ -66,7 +67,7 @@ def measure(bench: Bench, name: str, sentences: tuple[str, ...], *files: str) ->
     for what in ("BLEU", "chrF", "perplexity per token"):
         bench.result(name, what, scores[what])
     asked = bench.work / f"{name}-asked.txt"
-    asked.write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8")
+    write_file(asked, "".join(f"{sentence}\n" for sentence in sentences))
     found = bench.regard("translate", str(folder), str(asked)).splitlines()
     bench.write(
         f"{name}.txt", "".join(f"{sentence}\n    {text}\n" for sentence, text in zip(sentences, found, strict=True))

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,46 @@ def test_labels_are_measured_on_the_test_set(
     assert json.loads((bench.out / "classify-language.json").read_text())["answers"] == 7
     row = labels.table(bench.out, {"classify-language": "done"}).split("\n")[-1]
     assert [cell for cell in row.split("|") if cell.strip()] == [" `classify-language` ", " 7 ", " 1.00 ", " done "]
+
+
+def test_a_run_is_found_again_by_its_own_settings_alone(bench: Bench, asked: list[tuple[str, ...]]) -> None:
+    bench.train("mine", "tiny", "seed=1")
+    (bench.work / "mine").mkdir()
+    (bench.work / "mine" / "manifest.json").touch()
+    bench.train("mine", "tiny", "seed=1")
+    assert len(asked) == 1
+    trial = replace(bench, settings=("training.steps=3",))
+    with pytest.raises(
+        RuntimeError, match=r"must go on with the settings it began with, but training\.steps=3 differs"
+    ):
+        trial.train("mine", "tiny", "seed=1")
+
+
+def test_trials_have_a_place_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    places: list[Path] = []
+    job = Job("a", 1.0, lambda bench: places.extend([bench.work, bench.out]))
+    for more in ((), ("--set", "seed=2")):
+        asked = options("some", None, minutes=1.0).parse_args(["--cpu", "--data", str(tmp_path), *more])
+        run_asked(asked, [job], lambda *_: "", spare=0)
+    names = ("some", "some-results", "some-trial", "some-trial-results")
+    assert places == [(tmp_path / "runs" / name).resolve() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("--data", "must be the folder of all corpora"), ("--out", "cannot be made")]
+)
+def test_a_place_that_will_not_do_is_refused_before_anything_runs(
+    option: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job("a", 1.0, lambda _: pytest.fail("it ran"))
+    (tmp_path / "file").touch()
+    places = {"--data": str(tmp_path), "--out": str(tmp_path / "out"), "--work": str(tmp_path / "work")}
+    words = [word for each in (places | {option: str(tmp_path / "file")}).items() for word in each]
+    with pytest.raises(SystemExit) as ended:
+        run_asked(options("some", None, 1.0).parse_args(["--cpu", *words]), [job], lambda *_: "", spare=0)
+    assert ended.value.code == 66
+    assert said in capsys.readouterr().err
 
 
 def test_the_proof_names_every_row_of_every_study_once() -> None:
