@@ -199,7 +199,17 @@ def test_runs_are_chosen_by_patterns(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     def run(only: str) -> None:
         asked = options("some", None, minutes=1.0).parse_args(
-            ["--cpu", "--only", only, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+            [
+                "--cpu",
+                "--data",
+                str(tmp_path),
+                "--only",
+                only,
+                "--work",
+                str(tmp_path / "work"),
+                "--out",
+                str(tmp_path / "out"),
+            ]
         )
         run_asked(asked, jobs, lambda _out, endings: f"ran {', '.join(endings)}", spare=0)
 
@@ -254,7 +264,7 @@ def test_what_was_found_twice_is_told_once(bench: Bench) -> None:
 
 
 def nothing_to_do(tmp_path: Path, *arguments: str) -> argparse.Namespace:
-    places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    places = ["--data", str(tmp_path), "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
     return options("some", None, minutes=1.0).parse_args([*places, *arguments])
 
 
@@ -297,7 +307,8 @@ from benchmarks.runs import Job, options, run_asked
 place, how = sys.argv[1:]
 os.environ["PYTHONPATH"] = place
 jobs = [Job(name, 0.5, lambda bench, name=name: bench.regard(name, how)) for name in ("one", "two", "late")]
-asked = options("some", None, minutes=1.0).parse_args(["--cpu", "--work", place + "/work", "--out", place + "/out"])
+places = ["--data", place, "--work", place + "/work", "--out", place + "/out"]
+asked = options("some", None, minutes=1.0).parse_args(["--cpu", *places])
 run_asked(asked, jobs, lambda _out, endings: "\\n".join(map(": ".join, sorted(endings.items()))), spare=0)
 """
 
