@@ -135,3 +135,13 @@ def test_a_reader_who_leaves_does_not_end_the_work() -> None:
     print("what others write goes nowhere, too", file=stream, flush=True)
     line.close()
     stream.close()  # nothing is left in it to complain about
+
+
+def test_a_status_that_is_cleared_leaves_the_line_to_others() -> None:
+    stream = Terminal()
+    status = StatusLine(stream)
+    status.clear()
+    status.show(lambda: "half", now=True)
+    status.clear()
+    status.close()
+    assert stream.getvalue() == f"{CLEAR}half{CLEAR}"

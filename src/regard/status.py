@@ -51,6 +51,12 @@ class StatusLine:
         """Print a line that stays, above the status line."""
         self._write(f"{CLEAR}{line}\n{self._line}" if self._terminal else f"{line}\n")
 
+    def clear(self) -> None:
+        """Take the status away: what others print on this terminal begins a line of its own."""
+        if self._terminal and self._line:
+            self._write(CLEAR)
+            self._line = ""
+
     def close(self) -> None:
         """Leave the last status where it is and go on below it."""
         if self._terminal and self._line:

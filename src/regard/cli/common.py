@@ -302,6 +302,10 @@ class Progress:
         if not self._quiet:
             self._status.show(self._words)
 
+    def clear(self) -> None:
+        """Make room for results that are printed now."""
+        self._status.clear()
+
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)
         words = [

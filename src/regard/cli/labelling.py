@@ -118,7 +118,9 @@ def _work_through(file: str, answer: Callable[[Sequence[str], Callable[[int], No
         # Whoever types wants an answer to each line.
         for some in windows(lines, 1 if invite_to_type(file) else None):
             progress.window(some)
-            for line in answer(some, progress.add):
+            answers = answer(some, progress.add)
+            progress.clear()
+            for line in answers:
                 print(line)
             sys.stdout.flush()
 

@@ -149,6 +149,7 @@ def translate(
         progress.window(lines)
         with naming_lines(name, progress.before):
             found = loaded.translations(lines, search, progress.add, options)
+        progress.clear()
         if not as_json:  # which flags each line
             for number, (line, (best, *_)) in enumerate(zip(lines, found, strict=True), progress.before + 1):
                 if "unknown" in best.flags:
@@ -166,7 +167,10 @@ def translate(
             source = None if file == STDIN else Path(file)
             work_through(lines, out, job, answer, share, resume, progress.skip, source)
         except KeyboardInterrupt as stop:
-            print(f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}", file=sys.stderr)
+            print(
+                f"\nStopped; windows of lines that are done are kept. Go on with the same command and --resume: {out}",
+                file=sys.stderr,
+            )
             raise typer.Exit(STOPPED_BY["SIGINT"]) from stop
 
 
