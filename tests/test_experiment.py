@@ -25,6 +25,7 @@ from regard.api import load
 from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
 from regard.files import MANIFEST
+from regard.machine import threads_of
 from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.recipe import Recipe, build_recipe
@@ -425,6 +426,20 @@ def test_a_warm_up_longer_than_the_run_is_told(out: Path, capsys: pytest.Capture
         assert (
             f"warning: the warm-up of {warmup} steps is longer than the run of 4" in capsys.readouterr().err
         ) == told
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_run_whose_threads_wait_for_each_other_is_told_how_to_go_on(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], threads: int
+) -> None:
+    monkeypatch.setattr(experiment.Pace, "fell_behind", lambda _, report: report.step == 2)
+    with threads_of(threads):
+        experiment.train(generated_recipe(["training.steps=3"]), out)
+    told = re.findall(
+        r"note: 0 tokens a second.* 2 threads of a run wait .* regard train --resume --out (\S+)",
+        capsys.readouterr().err,
+    )
+    assert told == ([] if threads == 1 else [str(out)])
 
 
 def test_bleu_can_choose_the_best(out: Path) -> None:

@@ -13,8 +13,6 @@ from regard.machine import (
     has_bf16,
     matmul_speed,
     this_machine,
-    threads_of,
-    threads_that_help,
 )
 
 
@@ -56,20 +54,6 @@ def test_speed_is_that_of_the_best_try_two_operations_for_each_product(monkeypat
 
 def test_speed_is_measured() -> None:
     assert 1e6 < matmul_speed(this_machine(torch.device("cpu")), 64, 64, 64) < 1e15
-
-
-@pytest.mark.parametrize(("alone", "helpful"), [(10.0, 1), (8.8, 1), (8.6, 3)])
-def test_threads_help_unless_one_alone_is_faster(monkeypatch: pytest.MonkeyPatch, alone: float, helpful: int) -> None:
-    monkeypatch.setattr(machine, "_products_per_second", lambda *_: alone if torch.get_num_threads() == 1 else 10.0)
-    with threads_of(3):
-        assert threads_that_help(8, 8, 8) == helpful
-        assert torch.get_num_threads() == 3
-
-
-def test_products_are_counted_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([5.0, 5.0, 5.0625, 5.125])
-    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(now))
-    assert machine._products_per_second(torch.ones(2, 2), torch.ones(2, 2)) == 2 / 0.125
 
 
 def test_devices_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

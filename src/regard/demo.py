@@ -11,15 +11,13 @@ import time
 from pathlib import Path
 from shlex import quote
 
-from torch import get_num_threads
-
 from regard import api, experiment, folder, shipped
 from regard.counts import so_many
 from regard.data.corpus import load_corpus
 from regard.errors import MissingError, RegardError, UsageError
 from regard.evaluation.metrics import score
 from regard.files import MANIFEST, WRITING, check_folder, remove_folder, write_file
-from regard.machine import threads_of, threads_that_help
+from regard.machine import threads_of
 from regard.recipe import Recipe, load_recipe
 from regard.training import checkpoint
 from regard.training.adapters import EVENTS
@@ -32,7 +30,8 @@ LOCK = ".demo.lock"  # held by the demo that is at work
 SENTENCES_SHOWN = 5
 LOOKED_AT = "The train leaves on Saturday at 3:04 PM."
 SHIPPED = "everyday-en-de"
-PRODUCT = (1_024, 96, 384)  # a batch of the recipe, times a matrix of its feed-forward networks
+# Of the CPU: two, waiting for each other, gain a third on a quiet machine, and lose all but a hundredth on a busy one.
+THREADS = 1
 WRITTEN = {
     folder.RECIPE, folder.TOKENIZER, folder.WEIGHTS, folder.CARD, folder.METRICS, folder.DATA, CURVES, MANIFEST,
     folder.CHECKPOINTS, EVENTS,
@@ -64,7 +63,7 @@ def run(out: Path) -> str | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{out}: another demo is at work here. Wait for it, or choose another --out.") from error
-        with threads_of(_threads()):
+        with threads_of(THREADS):
             return _tour(out)
 
 
@@ -106,15 +105,6 @@ def _tour(out: Path) -> str | None:
         print(f"  {regard} serve    # a page in the browser, with {', '.join(names)}")
     print(f"({time.monotonic() - started:.0f} s in all)", file=sys.stderr)
     return None
-
-
-def _threads() -> int:
-    """How many threads of the CPU to work with; says so where one alone is faster."""
-    found, there = threads_that_help(*PRODUCT), get_num_threads()
-    if found < there:
-        busy = f"Other programs keep this machine busy: one thread is faster than {there} at the moment, so one it is."
-        print(busy, file=sys.stderr)
-    return found
 
 
 def _show_shipped() -> api.Model:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from regard import card, folder, settings, signals
@@ -33,6 +34,7 @@ from regard.training import checkpoint
 from regard.training.adapters import check_packages, open_sinks
 from regard.training.log import TrainingLog
 from regard.training.optim import ENDING, height_of
+from regard.training.pace import Pace
 from regard.training.ranking import Ranking
 from regard.training.report import Ending
 from regard.training.saving import Saver
@@ -133,6 +135,8 @@ class _Run:
             folder.write_beginning(out, recipe, self.data.tokenizer, report)
         self.log = self._open_log()
         self.watch = watch_of(recipe, self.data.fingerprint.to_json())
+        alone = self.trainer.device.type != "cpu" or torch.get_num_threads() == 1
+        self.pace = None if alone else Pace()  # a thread alone waits for no other
         for warning in warnings:
             self.log.say(f"warning: {warning}")
         self._introduce()
@@ -260,6 +264,13 @@ class _Run:
         self.log.step(report, self.watch.aside if self.watch is not None else "", max(0.0, self._time_left()))
         if note is not None:
             self.log.say(note)
+        if self.pace is not None and self.pace.fell_behind(report):
+            self.log.say(
+                f"note: {self.pace.now:,.0f} tokens a second, where it was {self.pace.fastest:,.0f}. If other programs "
+                f"keep this machine busy, {torch.get_num_threads()} threads of a run wait for each other, and one "
+                f"alone is faster: stop with Ctrl-C, and go on with: OMP_NUM_THREADS=1 regard train --resume --out "
+                f"{shlex.quote(str(self.out))}"
+            )
 
     def _time_left(self) -> float:
         """Seconds to the time limit of all parts of the run; below 0 where it is over."""

@@ -19,8 +19,6 @@ from regard.errors import UsageError
 
 MEASURED = 0.2  # seconds to measure for, if they are enough for some tries
 LEAST_TRIES = 5
-ROUNDS = 5
-WORTH_IT = 1.15  # two threads of a quiet machine are faster than one by more than this
 
 KERNELS = torch.version.cuda is not None and find_spec("triton") is not None
 """Whether our own kernels are to be had, which are for NVIDIA's GPUs and written in Triton; torch's are elsewhere."""
@@ -79,29 +77,6 @@ def matmul_speed(machine: Machine, rows: int, width: int, inner: int) -> float:
             tries.append(time.perf_counter() - begun)
     threads = machine.threads if machine.device == "cpu" else 1
     return threads * 2 * rows * width * inner * at_a_time / min(tries)
-
-
-def threads_that_help(rows: int, width: int, inner: int) -> int:
-    """How many threads of the CPU compute such products fastest just now: all, or one where others want the cores too.
-
-    Threads that share a small product wait for the last of them. If that one waits for its core, each product takes
-    as long as another program's turn, and all together are slower than one by far.
-    """
-    left, right, together, alone = torch.ones(rows, width), torch.ones(width, inner), 0.0, 0.0
-    for _ in range(ROUNDS):  # in turn, since others come and go
-        together += _products_per_second(left, right)
-        with threads_of(1):
-            alone += _products_per_second(left, right)
-    return torch.get_num_threads() if together > WORTH_IT * alone else 1
-
-
-def _products_per_second(left: torch.Tensor, right: torch.Tensor) -> float:
-    torch.matmul(left, right)  # the first one waits for libraries to be loaded
-    count, begun = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - begun) < MEASURED / 2 or not count:
-        torch.matmul(left, right)
-        count += 1
-    return count / seconds
 
 
 @contextmanager
