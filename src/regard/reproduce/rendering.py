@@ -317,7 +317,7 @@ def _keys(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 def _how(done: Sequence[Outcome]) -> str:
     """How the figures were made, in sentences; where rows differ, each way is named."""
-    machines = _several({f"{each.machine}, torch {each.torch}" for each in done})
+    machines = "; ".join(sorted({f"{each.machine}, torch {each.torch}" for each in done}))
     searches, seeds = _several({each.search for each in done}), _several({str(each.seed) for each in done})
     sets = _several({f"dev has {so_many(each.dev.lines, 'line')} and test {each.test.lines:,}" for each in done})
     steps = _several({so_many(each.steps, "step") for each in done})
