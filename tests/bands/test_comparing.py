@@ -13,7 +13,7 @@ from regard import experiment, folder
 from regard.bands import comparing
 from regard.bands.band import Band, band_of_recipe, read_band
 from regard.bands.comparing import THOUGHTS, TOO_LOW, TOO_SHORT, Comparison, not_compared, watch_of
-from regard.bands.decisive import within
+from regard.bands.decisive import languages_of, within
 from regard.recipe import PRESETS, Recipe, build_recipe, load_recipe
 from regard.settings.tree import text_of
 from regard.training.usual import TOO_HIGH
@@ -228,7 +228,8 @@ def test_whatever_a_step_is_made_with_may_be_a_cause(override: str, cause: str, 
 @pytest.fixture
 def generated(measured: Band) -> Band:
     """The same of a corpus that is generated, from French to English."""
-    return replace(measured, corpus=(), settings={**measured.settings, "data.source": "fr", "data.target": "en"})
+    settings = {**measured.settings, "data.source": "fr", "data.target": "en"}
+    return replace(measured, corpus=(), languages=("fr", "en"), settings=settings)
 
 
 def written(band: Band, *overrides: str) -> tuple[Recipe, dict[str, object]]:
@@ -244,8 +245,35 @@ def test_a_generated_corpus_in_other_languages_is_another_course(generated: Band
     same = Comparison(generated, *written(generated))
     assert not same.hindrances()
     assert same.causes() == []
-    for override in ("data.source=de", "data.target=de", "data={source = 'en', target = 'fr'}"):
-        assert Comparison(generated, *written(generated, override)).hindrances(), override
+    for override, languages in (
+        ("data.source=de", "de to en"),
+        ("data.target=de", "fr to de"),
+        ("data={source = 'en', target = 'fr'}", "en to fr"),
+    ):
+        found = Comparison(generated, *written(generated, override)).hindrances()
+        assert found == [f"it is from {languages}, not from fr to en"]
+
+
+@pytest.mark.parametrize("name", ["demo", "everyday-en-de"])
+def test_files_the_other_way_round_are_another_course_than_a_generated_corpus_and_a_mixture(name: str) -> None:
+    band = read_band(PRESETS / "bands" / f"{name}.toml")
+    fingerprint = {"files": {"a": "1", "b": "2"}, "examples": band.examples, "tokens": band.tokens}
+
+    def hindrances(source: str, target: str) -> list[str]:
+        recipe = load_recipe(name, [f"data={{kind = 'files', source = 'a.{source}', target = 'a.{target}'}}"])
+        return Comparison(band, recipe, fingerprint).hindrances()
+
+    assert hindrances("en", "de") == []
+    assert hindrances("de", "en") == ["it is from de to en, not from en to de"]
+
+
+def test_a_mixture_has_languages_where_all_of_it_has_the_same() -> None:
+    def languages(*pairs: tuple[str, str]) -> tuple[str, ...]:
+        parts = ", ".join(f"{{source = 'a.{source}', target = 'a.{target}'}}" for source, target in pairs)
+        return languages_of(load_recipe("small", [f"data={{kind = 'mixture', corpora = [{parts}]}}"]))
+
+    assert languages(("en", "de"), ("en", "de")) == ("en", "de")
+    assert languages(("en", "de"), ("fr", "de")) == languages(("txt", "de"), ("txt", "de")) == ()
 
 
 def test_other_lines_of_a_generated_corpus_may_be_a_cause(generated: Band) -> None:
@@ -264,11 +292,11 @@ def test_under_another_name_a_corpus_generated_otherwise_is_another(
 
 def test_a_corpus_in_files_is_known_by_its_content_alone(generated: Band, measured: Band, runs: list[Path]) -> None:
     recipe, fingerprint = folder.read_recipe(runs[0]), folder.read_fingerprint(runs[0]) or {}
-    on_files = Comparison(generated, recipe, fingerprint)
+    on_files = Comparison(replace(generated, languages=("en", "de")), recipe, fingerprint)
     assert not on_files.hindrances()
     (cause,) = on_files.causes()
     assert cause.startswith("the corpus is about as large, but another one")
-    on_generated = Comparison(measured, *written(generated, "data.pairs=9"))
+    on_generated = Comparison(measured, *written(generated, "data={source = 'en', target = 'de', pairs = 9}"))
     assert not on_generated.hindrances()
     (cause,) = on_generated.causes()
     assert cause == "the corpus is about as large, but another one"

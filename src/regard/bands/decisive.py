@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.data.generated import Generated
-from regard.data.sources import Files
+from regard.data.sources import Files, Mixture
 from regard.recipe import Recipe
 from regard.training.objective import ObjectiveSettings
 from regard.training.optim import ENDING, unread_by
 
 OPTIMISER = "training.optimiser"
 CORPUS = "data"  # these settings count where the corpus is generated; of others, the hashes of their files do
-MUST_BE_SAME = ("init", "data.source", "data.target", "tokenizer", "model", "batch.layout",
+MUST_BE_SAME = ("init", "tokenizer", "model", "batch.layout",
                 *(f"training.{field.name}" for field in dataclasses.fields(ObjectiveSettings)))  # fmt: skip
 MAY_BE_CAUSE = (CORPUS, "batch", OPTIMISER, "training.precision", "training.steps", "training.by_clock",
                 "training.minutes", "training.parts", "training.deterministic", "training.ema")  # fmt: skip
@@ -43,9 +43,13 @@ def unused_settings(schedule: str, by_clock: bool) -> set[str]:
 
 
 def languages_of(recipe: Recipe) -> tuple[str, ...]:
-    """Source and target of a corpus in files, where settings or the files' names tell both; else nothing."""
-    named = recipe.data.languages if isinstance(recipe.data, Files) else ()
-    return tuple(map(str, named)) if all(named) else ()
+    """Source and target of a corpus, where settings or the names of files tell both; else nothing."""
+    data = recipe.data
+    if isinstance(data, Generated):
+        return data.source, data.target
+    parts = data.corpora if isinstance(data, Mixture) else [data] if isinstance(data, Files) else []
+    named = {part.languages for part in parts}
+    return tuple(map(str, *named)) if len(named) == 1 and all(*named) else ()
 
 
 def _walk(settings: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
