@@ -282,8 +282,7 @@ class _Batch:
         """As `_choose`, where the likeliest tokens are all that matters; and log P of what was chosen, [B, 1]."""
         settings = self.settings
         most = settings.top_k if settings.temperature else 1
-        never = {self.specials.padding, self.specials.start} - {self.specials.end}
-        chances_BK, tokens_BK, _ = likeliest(logits_BV, most, never)
+        chances_BK, tokens_BK, _ = likeliest(logits_BV, most, self.specials.unwritten)
         best_B1 = steps_B.new_zeros(len(steps_B), 1)
         if most > 1:
             scores_BK = _thinned(_tempered(chances_BK, settings.temperature), settings)
@@ -294,8 +293,8 @@ class _Batch:
         """A token for each row, drawn or the likeliest, [B]."""
         settings = self.settings
         scores_BV = scores_BV.clone()
-        for token in {self.specials.padding, self.specials.start} - {self.specials.end}:
-            scores_BV[:, token] = -torch.inf  # text never holds them
+        for token in self.specials.unwritten:
+            scores_BV[:, token] = -torch.inf
         if self.repeated_BV is not None:
             penalty = settings.repetition_penalty
             less_BV = torch.where(scores_BV > 0, scores_BV / penalty, scores_BV * penalty)

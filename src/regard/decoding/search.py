@@ -220,8 +220,8 @@ class _Search:
         """What each sentence chooses from: the best continuations that no rule forbids."""
         end = self.specials.end
         log_probabilities_RV = logits_RV.float().log_softmax(dim=-1)
-        for token in {self.specials.padding, self.specials.start} - {end}:
-            log_probabilities_RV[:, token] = -torch.inf  # text never holds them
+        for token in self.specials.unwritten:
+            log_probabilities_RV[:, token] = -torch.inf
         next_BNV = log_probabilities_RV.unflatten(0, (-1, self.scores_BN.shape[1]))
         for rule in self.rules:
             rule.forbid(next_BNV, self.written_BNL, length)

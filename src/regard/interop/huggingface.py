@@ -393,7 +393,7 @@ def generation_out(
     long as the model allows, a text as long as `regard generate` writes it. That is said in new tokens: to whoever asks
     for `max_new_tokens`, as one should, transformers complains of any `max_length` in this file.
     """
-    never = sorted({specials.padding, specials.start} - {specials.end})
+    never = sorted(specials.unwritten)
     config: dict[str, Any] = {
         "bos_token_id": specials.start, "eos_token_id": specials.end, "pad_token_id": specials.padding,
     }  # fmt: skip
