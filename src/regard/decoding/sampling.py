@@ -27,6 +27,7 @@ from torch import Tensor
 
 from regard.batch import Specials, Tokens
 from regard.decoding.beams import largest
+from regard.decoding.beginnings import read_together
 from regard.decoding.ensemble import select_rows
 from regard.decoding.likeliest import likeliest
 from regard.decoding.noise import Noise
@@ -158,7 +159,7 @@ def drawing(
     with_start = settings.start or source is not None
     read = [[specials.start, *prompt] if with_start or not prompt else list(prompt) for prompt in prompts]
     results: list[Sample | None] = [None] * len(prompts)
-    for places in _batches([len(text) for text in read]):
+    for places in read_together([len(text) for text in read], SPREAD):
         part = source
         if source is not None and len(places) < len(prompts):
             part = select_rows(source, torch.tensor(places, device=source.ids_BT.device))
@@ -167,16 +168,6 @@ def drawing(
         for place, found in zip(places, (yield from batch.run(_for_batch(on_token, places))), strict=True):
             results[place] = found
     return [found for found in results if found is not None]
-
-
-def _batches(lengths: list[int]) -> list[list[int]]:
-    """Places of prompts of similar length together, in their order."""
-    batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not batches or lengths[place] - lengths[batches[-1][0]] > SPREAD:
-            batches.append([])
-        batches[-1].append(place)
-    return [sorted(batch) for batch in batches]
 
 
 def _for_batch(on_token: OnToken | None, places: list[int]) -> OnToken | None:

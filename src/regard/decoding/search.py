@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
 from regard.decoding import penalties
 from regard.decoding.beams import Candidates, Ended, Pool, continuations, diverse_continuations
-from regard.decoding.beginnings import TOKENS_AT_A_TIME, chances, searched_together
+from regard.decoding.beginnings import TOKENS_AT_A_TIME, chances, read_together
 from regard.decoding.constraints import Banned, Constraints, Lengths, NoRepeat, Prefixed, Rule
 from regard.decoding.ensemble import Sources, select_rows
 from regard.decoding.penalties import Coverage, Penalty
@@ -37,6 +37,7 @@ from regard.models.interface import SequenceModel
 from regard.settings import check_words
 
 MOST_BEAMS = 1000
+NEARLY = 16  # by so many tokens beginnings in a batch may differ; what one has more than another is read one by one
 
 OnRound = Callable[[Candidates], None]
 """Called in every round with what each sentence chooses from, before it does."""
@@ -139,7 +140,7 @@ def beam_search(
     asked = constraints or [Constraints()] * sentences
     limits = _limits(model, source, specials, settings, asked)
     results: list[list[Hypothesis]] = [[] for _ in asked]
-    for rows in searched_together(asked):
+    for rows in read_together([len(each.prefix) for each in asked], NEARLY):
         part = source
         if source is not None and len(rows) < sentences:
             part = select_rows(source, torch.tensor(rows, device=source.ids_BT.device))
