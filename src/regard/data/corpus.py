@@ -29,6 +29,9 @@ from regard.data.formats import (
     BLOCK,
     Block,
     Repairs,
+    Rows,
+    Split,
+    alone,
     find_files,
     find_partners,
     first_suspicious_line,
@@ -58,7 +61,6 @@ RULES = 2  # to be raised when the same files and settings come to give other pa
 LONGEST_LABELLED = 10_000  # characters: a text is one row of a batch, and a book would fill the memory
 MOST_GROWTH = 100  # times: how much larger repetition may make an epoch
 
-Blocks = Callable[[Repairs], Iterator[Block]]
 Languages = tuple[str | None, str | None]
 
 
@@ -89,25 +91,13 @@ def copies(sizes: Sequence[int], temperature: float, weights: Sequence[float]) -
 # ---- reading
 
 
-Rows = list[tuple[str, ...]]
-"""The files of a split in the order in which they are read; those of a row side by side."""
-
-
-@dataclass(frozen=True)
-class _Split:
-    """Pairs to be read: those of training, validation or test."""
-
-    blocks: Blocks
-    rows: Callable[[], Rows] = list
-
-
 @dataclass(frozen=True)
 class _Part:
     """One corpus to be read; `others` are its validation and test pairs, where it brings them."""
 
     name: str
-    train: _Split
-    others: Mapping[str, _Split]
+    train: Split
+    others: Mapping[str, Split]
     filters: Filters = NO_FILTERS
     languages: Languages = (None, None)
     form: str = ""
@@ -378,15 +368,10 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
     return [pair for block in blocks for pair in map(Pair, block.sources, block.targets)]
 
 
-def _alone(files: Callable[[], list[str]]) -> Rows:
-    """Files that have no partner beside them."""
-    return [(file,) for file in files()]
-
-
 def _files(settings: Files) -> _Part:
     def rows(source: str, target: str | None) -> Rows:
         if target is None:
-            return _alone(partial(find_files, source))
+            return [(file,) for file in find_files(source)]
         return list(find_partners(source, target))
 
     def blocks(source: str, target: str | None, repairs: Repairs) -> Iterator[Block]:
@@ -402,7 +387,7 @@ def _files(settings: Files) -> _Part:
         "test": (settings.test_source, settings.test_target),
     }
     splits = {
-        split: _Split(partial(blocks, source, target), partial(rows, source, target))
+        split: Split(partial(blocks, source, target), partial(rows, source, target))
         for split, (source, target) in sides.items()
         if source is not None
     }
@@ -429,7 +414,7 @@ def _text(settings: Text) -> _Part:
 
     places = {"train": settings.text, "valid": settings.valid, "test": settings.test}
     splits = {
-        split: _Split(partial(blocks, place), partial(_alone, partial(find_files, place)))
+        split: Split(partial(blocks, place), alone(partial(find_files, place)))
         for split, place in places.items()
         if place is not None
     }
@@ -440,13 +425,13 @@ def _text(settings: Text) -> _Part:
 
 
 def _music(settings: Music) -> _Part:
-    found = {name: _Split(split.blocks, partial(_alone, split.files)) for name, split in music_splits(settings).items()}
+    found = music_splits(settings)
     form = f"music {settings.encoding} {settings.transpose}"
     return _Part(settings.music, found.pop("train"), found, NO_FILTERS, form=form, one_sided=True, unit="words")
 
 
 def _labelled(settings: LabelSources) -> _Part:
-    found = {name: _Split(split.blocks, partial(_alone, split.files)) for name, split in label_splits(settings).items()}
+    found = label_splits(settings)
     filters = replace(NO_FILTERS, drop_damaged=True, max_characters=LONGEST_LABELLED)
     name, form = place_of(settings), f"{settings} {HELD_OUT_LABELLED} held out"
     known = TAGS if isinstance(settings, Restoring) else ()
@@ -463,7 +448,7 @@ def _generated(settings: Generated) -> _Part:
             some = pairs[first : first + BLOCK]
             yield Block(split, first + 1, [pair.source for pair in some], [pair.target for pair in some])
 
-    train, *others = (_Split(partial(blocks, split)) for split in ("train", "valid", "test"))
+    train, *others = (Split(partial(blocks, split)) for split in ("train", "valid", "test"))
     languages = settings.source, settings.target
     name = f"generated {settings.source} → {settings.target}"
     return _Part(

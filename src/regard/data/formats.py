@@ -71,6 +71,22 @@ class Block(NamedTuple):
     targets: list[str]
 
 
+Rows = list[tuple[str, ...]]
+"""The files of a split in the order in which they are read; those of a row side by side."""
+
+
+class Split(NamedTuple):
+    """The examples of training, validation or test, to be read as often as one likes, and the files they are in."""
+
+    blocks: Callable[[Repairs], Iterator[Block]]
+    rows: Callable[[], Rows] = list
+
+
+def alone(files: Callable[[], list[str]]) -> Callable[[], Rows]:
+    """The rows of files that have no partner beside them."""
+    return lambda: [(file,) for file in files()]
+
+
 # ---- lines
 
 

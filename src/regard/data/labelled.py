@@ -16,9 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from regard.data.formats import BLOCK, Block, Repairs, find_files, format_by_name, table_blocks, text_blocks
+from regard.data.formats import (
+    BLOCK,
+    Block,
+    Repairs,
+    Split,
+    alone,
+    find_files,
+    format_by_name,
+    table_blocks,
+    text_blocks,
+)
 from regard.data.spreadsheets import csv_blocks
 from regard.errors import DataError
 from regard.settings import check_words
@@ -162,27 +172,19 @@ def expected_labels(settings: object) -> int:
 # ---- reading
 
 
-class LabelSplit(NamedTuple):
-    """The examples of one split, to be read as often as one likes, and the files they are in."""
-
-    blocks: Callable[[Repairs], Iterator[Block]]
-    files: Callable[[], list[str]]
-
-
-def splits(settings: LabelSources) -> dict[str, LabelSplit]:
+def splits(settings: LabelSources) -> dict[str, Split]:
     """The splits there are: `train`, and `valid` and `test` where they are named or held out."""
     if isinstance(settings, Classes):
         sorted_out = cache(partial(_sort_out, settings))
-        files = partial(_files_of_classes, settings)
         return {
-            "train": LabelSplit(partial(_kept, sorted_out, "train"), files),
-            "valid": LabelSplit(partial(_kept, sorted_out, "valid"), list),
-            "test": LabelSplit(partial(_kept, sorted_out, "test"), list),
+            "train": Split(partial(_kept, sorted_out, "train"), alone(partial(_files_of_classes, settings))),
+            "valid": Split(partial(_kept, sorted_out, "valid")),
+            "test": Split(partial(_kept, sorted_out, "test")),
         }
     train = place_of(settings)
     places = {"train": train, "valid": settings.valid, "test": settings.test}
     return {
-        split: LabelSplit(partial(read_labels, settings, place, split == "train"), partial(find_files, place))
+        split: Split(partial(read_labels, settings, place, split == "train"), alone(partial(find_files, place)))
         for split, place in places.items()
         if place is not None
     }

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple
 
-from regard.data.formats import Block, Repairs
+from regard.data.formats import Block, Repairs, Split, alone
 from regard.data.sources import Music
 from regard.data.streams import is_compressed, open_text
 from regard.errors import DataError, MissingError
@@ -34,13 +34,6 @@ MIDI = (".mid", ".midi")
 MOST_JSON = 2**28  # bytes
 SHARE = 0.05  # of the folders, for validation, and again for test
 RANGE = f"a pitch from 0 to {PITCHES - 1}, or -1 for a rest"
-
-
-class Split(NamedTuple):
-    """The pieces of one split, to be read as often as one likes, and the files they are in."""
-
-    blocks: Callable[[Repairs], Iterator[Block]]
-    files: Callable[[], list[str]]
 
 
 class _Tune(NamedTuple):
@@ -63,7 +56,9 @@ def splits(settings: Music) -> dict[str, Split]:
             f"file), but does not. Name some with `data.valid`.{left_out}"
         )
     return {
-        split: Split(partial(_blocks, settings, split, held.splits), partial(find_music, place or settings.music))
+        split: Split(
+            partial(_blocks, settings, split, held.splits), alone(partial(find_music, place or settings.music))
+        )
         for split, place in places.items()
         if place is not None or split in inside
     }
