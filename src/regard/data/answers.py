@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-import numpy as np
-
 from regard.data.corpus import Corpus
 from regard.data.generated import Pair
 from regard.data.labelled import Answers
@@ -54,12 +52,7 @@ def encode_labelled(pairs: Iterable[Pair], tokenizer: Tokenizer, answers: Answer
     for text, label in _encoded(iter(pairs), tokenizer, answers):
         texts.append(text.ending_with(tokenizer.specials.end))
         labels.append(label)
-    return TokenStore(_side(texts), labels=_side(labels))
-
-
-def _side(parts: Sequence[Ragged]) -> Side:
-    ids, lengths = Ragged.joined(parts)
-    return Side(ids.astype(np.int32), np.append(0, lengths.cumsum(dtype=np.int64)))
+    return TokenStore(Side.of_parts(texts), labels=Side.of_parts(labels))
 
 
 def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer, answers: Answers) -> Iterator[tuple[Ragged, Ragged]]:
