@@ -15,24 +15,14 @@ from regard.data.labelled import Answers
 from regard.data.store import Side, TokenStore
 from regard.text.labels import WordCutter, numbers_of, with_labels
 from regard.text.ragged import Ragged
-from regard.text.tokenizer import Tokenizer, VocabularySettings
+from regard.text.tokenizer import TextsOf, Tokenizer, VocabularySettings
 
 CHUNK = 8_192  # examples
 
 
-class _Texts:
-    """The texts, as often as they are asked for."""
-
-    def __init__(self, pairs: Iterable[Pair]) -> None:
-        self._pairs = pairs
-
-    def __iter__(self) -> Iterator[str]:
-        return (pair.source for pair in self._pairs)
-
-
 def learn_with_labels(pairs: Iterable[Pair], corpus: Corpus, settings: VocabularySettings) -> Tokenizer:
     """A vocabulary of the texts of training pairs, and one of all labels of their corpus."""
-    return add_labels(Tokenizer.learn(_Texts(pairs), settings), pairs, corpus)
+    return add_labels(Tokenizer.learn(TextsOf(pairs, ("source",)), settings), pairs, corpus)
 
 
 def add_labels(text: Tokenizer, pairs: Iterable[Pair], corpus: Corpus) -> Tokenizer:
