@@ -32,6 +32,7 @@ from regard.data.formats import (
 from regard.data.spreadsheets import csv_blocks
 from regard.errors import DataError
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least
 from regard.text.restoring import TAGS, bare
 
 LONGEST = 2_000  # words of a tagged sentence
@@ -73,10 +74,7 @@ class Class:
     """Take at most so many, chosen by their text."""
 
     def __post_init__(self) -> None:
-        for name in ("column", "most"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
+        check_at_least(1, self, "column", "most")
         if not self.label.strip() or "\t" in self.label or "\n" in self.label:
             raise ValueError(f"`label` must be a word or some, but is {self.label!r}")
 
@@ -94,8 +92,7 @@ class Classes:
         check_words(self)
         if len({one.label for one in self.classes}) < 2:
             raise ValueError("`classes` must have at least 2 labels, but have fewer; add [[data.classes]]")
-        if self.held_out < 1:
-            raise ValueError(f"`held_out` must be at least 1, but is {self.held_out}")
+        check_at_least(1, self, "held_out")
 
 
 @dataclass(frozen=True)
@@ -130,8 +127,7 @@ class Restoring:
 
     def __post_init__(self) -> None:
         check_words(self)
-        if self.most is not None and self.most < 1:
-            raise ValueError(f"`most` must be at least 1, but is {self.most}")
+        check_at_least(1, self, "most")
 
 
 LabelSources = Labelled | Classes | Tagged | Restoring

@@ -35,6 +35,7 @@ from regard.decoding.required import Required
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least
 
 MOST_BEAMS = 1000
 NEARLY = 16  # by so many tokens beginnings in a batch may differ; what one has more than another is read one by one
@@ -77,9 +78,7 @@ class SearchSettings:
             raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}")
         if not 0 <= self.coverage <= 10:
             raise ValueError(f"`coverage` must be from 0 (no penalty) to 10, but is {self.coverage}")
-        for name in ("extra_length", "min_length", "no_repeat", "diversity"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        check_at_least(0, self, "extra_length", "min_length", "no_repeat", "diversity")
         if self.groups < 1 or self.beam % self.groups:
             raise ValueError(f"`groups` must divide `beam` ({self.beam}), but is {self.groups}")
 

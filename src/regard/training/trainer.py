@@ -27,6 +27,7 @@ from regard.machine import has_bf16
 from regard.memory import Halves, NoRoomError, ran_out, recording_ran_out
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_positive
 from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
 from regard.training.graph import StepGraphs
@@ -94,13 +95,10 @@ class TrainingSettings(ObjectiveSettings):
     def __post_init__(self) -> None:
         check_words(self)
         super().__post_init__()
-        for name in ("steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
-        for name in ("bleu_lines", "keep_best"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        check_at_least(
+            1, self, "steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"
+        )
+        check_at_least(0, self, "bleu_lines", "keep_best")
         kept = self.keep if self.average_of == "newest" else self.keep_best
         name = "keep" if self.average_of == "newest" else "keep_best"
         if self.average > kept:
@@ -109,8 +107,7 @@ class TrainingSettings(ObjectiveSettings):
             raise ValueError('`best_by` = "bleu" needs `bleu_lines` of at least 1, but it is 0')
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"`ema` must be between 0 and 1, but is {self.ema}")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ValueError(f"`minutes` must be positive and finite, but is {self.minutes}")
+        check_positive(self, "minutes")
         if self.by_clock and self.minutes is None:
             raise ValueError(
                 "`by_clock` needs `minutes`, at the end of which the rate is at its end, but it is not set"
