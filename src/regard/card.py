@@ -31,7 +31,7 @@ from regard.models.transformer import TransformerSettings
 from regard.recipe import LABELLING, Recipe, load_recipe, presets
 from regard.settings.tree import text_of
 from regard.status import clock
-from regard.training.trainer import Validation
+from regard.training.validation import Validation
 from regard.version import VERSION
 from regard.viewing.training_curves import CURVES, Event, read_metrics
 
