@@ -22,9 +22,9 @@ import torch
 from regard import folder
 from regard.counts import so_many
 from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
+from regard.data.filters import translates
 from regard.data.generated import Generated
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
-from regard.data.report import translates
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
 from regard.models.transformer import TransformerSettings

@@ -41,12 +41,13 @@ from regard.data.formats import (
     read_lines,
     text_blocks,
 )
+from regard.data.gathering import Others, Survey, make_report
 from regard.data.generated import Generated, Pair, Splits, generate
 from regard.data.holding import HELD_OUT_LABELLED, HeldAtEnd, HeldBySource, HeldShare, HoldOut
 from regard.data.labelled import Answers, Classes, Labelled, LabelSources, Restoring, Tagged, answers_of, place_of
 from regard.data.labelled import splits as label_splits
 from regard.data.music import splits as music_splits
-from regard.data.report import CorpusCounts, DataReport, Others, Survey, Unit, make_report
+from regard.data.report import CorpusCounts, DataReport, Unit
 from regard.data.sources import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.streams import open_text
 from regard.errors import DataError, UsageError
