@@ -123,7 +123,7 @@ class Restoring:
     valid: str | None = None
     test: str | None = None
     most: int | None = None
-    """Train on so many lines of it, from its beginning."""
+    """Train on so many lines of each file, from its beginning."""
 
     def __post_init__(self) -> None:
         check_words(self)
