@@ -301,7 +301,7 @@ def lacking(settings: ModelSettings) -> list[str]:
         found.append(f"d_v = {sizes.d_v} (only d_k can be expressed)")
     if settings.activation not in WRITTEN:
         found.append(f'activation = "{settings.activation}"')
-    if weights.has_last_norm(settings) != (settings.norm == "pre"):
+    if settings.ends_in_norm != (settings.norm == "pre"):
         found.append(f'final_norm = {str(settings.final_norm).lower()} with norm = "{settings.norm}"')
     if isinstance(settings, GPTSettings):
         if settings.positions != "learned":

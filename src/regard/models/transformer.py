@@ -105,10 +105,14 @@ class StackSettings:
         """An embedding of these sizes."""
         return Embedding(vocabulary, self.d_model, self.dropout, self.positions, self.max_positions, scaled)
 
+    @property
+    def ends_in_norm(self) -> bool:
+        """Whether a norm follows the last layer: post-norm layers end in one already, pre-norm stacks need one."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
+
     def last_norm(self) -> nn.Module:
-        """What follows the last layer: post-norm layers end in a norm already, pre-norm stacks need one."""
-        wanted = self.norm == "pre" if self.final_norm is None else self.final_norm
-        return nn.LayerNorm(self.d_model, self.norm_epsilon) if wanted else nn.Identity()
+        """What follows the last layer."""
+        return nn.LayerNorm(self.d_model, self.norm_epsilon) if self.ends_in_norm else nn.Identity()
 
     @property
     def limit(self) -> int | None:
