@@ -34,7 +34,6 @@ from regard.data.formats import (
     alone,
     find_files,
     find_partners,
-    first_suspicious_line,
     format_by_name,
     lines_of,
     partner_blocks,
@@ -55,7 +54,7 @@ from regard.text.restoring import TAGS
 
 __all__ = [
     "Corpus", "CorpusSettings", "Elsewhere", "Files", "LanguagePair", "Mixture", "Music", "Origin", "Text", "copies",
-    "first_suspicious_line", "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
+    "lines_of", "load_corpus", "open_corpus", "open_text", "read_lines", "read_pairs",
 ]  # fmt: skip
 
 RULES = 2  # to be raised when the same files and settings come to give other pairs
