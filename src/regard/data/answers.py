@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from regard.data.corpus import Corpus
 from regard.data.generated import Pair
 from regard.data.labelled import Answers
+from regard.data.reading import Corpus
 from regard.data.store import Side, TokenStore
 from regard.text.labels import WordCutter, numbers_of, with_labels
 from regard.text.ragged import Ragged
