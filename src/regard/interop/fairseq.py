@@ -157,11 +157,21 @@ def _state(settings: TransformerSettings, told: Mapping[str, Any], theirs: Tenso
 
 
 def _tokenizer(folder: Path, told: Mapping[str, Any], state: Mapping[str, Tensor]) -> Tokenizer:
-    lists = sorted(folder.glob("dict.*.txt"))
     named = [folder / f"dict.{told.get(side)}.txt" for side in ("source_lang", "target_lang")]
-    source, target = named if all(file.is_file() for file in named) else (lists[0], lists[-1])
-    if len(lists) > 2 and source != named[0]:
-        raise UsageError(f"{folder}: must hold dict.txt of the source and of the target alone, but has {len(lists)}.")
+    if all(file.is_file() for file in named):
+        source, target = named
+    else:
+        lists = sorted(folder.glob("dict.*.txt"))
+        if not lists:
+            raise MissingError(
+                f"{folder}: must hold dict.LANGUAGE.txt of source and target, but has none. "
+                "Copy both from where the model was trained."
+            )
+        if len(lists) > 2:
+            raise UsageError(
+                f"{folder}: must hold dict.txt of the source and of the target alone, but has {len(lists)}."
+            )
+        source, target = lists[0], lists[-1]
     writes = state["embedding.table.weight"]
     reads = state.get("own_source_embedding.table.weight", writes)
     own, other = _side(folder, target, len(writes)), _side(folder, source, len(reads))
