@@ -216,6 +216,16 @@ def test_without_the_words_of_both_languages_it_says_which_files_are_needed(tmp_
         reading.read(tmp_path)
 
 
+def test_of_three_languages_none_is_guessed_to_be_the_target(tmp_path: Path) -> None:
+    fairseq_folder(tmp_path, "all", False, False)
+    words = (tmp_path / "dict.de.txt").read_text(encoding="utf-8")
+    (tmp_path / "dict.de.txt").unlink()
+    for language in ("fr", "it"):
+        (tmp_path / f"dict.{language}.txt").write_text(words, encoding="utf-8")
+    with pytest.raises(UsageError, match="of the source and of the target alone, but has 3"):
+        reading.read(tmp_path)
+
+
 def test_fairseq_settings_that_cannot_be(tmp_path: Path) -> None:
     state = fairseq_folder(tmp_path, "all", False, False)
     sides = dict.fromkeys([f"{side}_attention_heads" for side in ("encoder", "decoder")], HEADS)
