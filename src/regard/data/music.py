@@ -26,7 +26,7 @@ from regard.data.sources import Music
 from regard.data.streams import is_compressed, open_text
 from regard.errors import DataError, MissingError
 from regard.music import chorale
-from regard.music.checking import LARGEST
+from regard.music.checking import LARGEST, too_large
 from regard.music.encoding import Encoding, midi_words, transposed
 from regard.music.notes import PITCHES
 
@@ -223,15 +223,11 @@ def _members(
                 if not member.isfile() or name.suffix.lower() not in MIDI:
                     continue
                 if member.size > LARGEST:
-                    raise _too_large(f"{file}, {member.name}", member.size)
+                    raise too_large(f"{file}, {member.name}", member.size)
                 content = archive.extractfile(member) if wanted(_group(name)) else None
                 yield member, None if content is None else content.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{file}: must be a whole .tar, but is not ({error}). Copy it again.") from error
-
-
-def _too_large(place: str, size: int) -> DataError:
-    return DataError(f"{place}: a MIDI file must have at most {LARGEST:,} bytes, but has {size:,}. Cut it up.")
 
 
 def _kind(file: str) -> str:
