@@ -16,6 +16,9 @@ from regard.errors import RegardError
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the runs, write the band."""
+    if arguments is None:
+        print("  skipped: needs finished runs; python -m benchmarks.bands --help")
+        return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a model folder")
     try:
@@ -26,4 +29,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

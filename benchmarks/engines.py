@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true", help="count processor time; use with --threads 1")
     chosen = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
     if chosen.model is None:
-        print("needs a trained model: python -m benchmarks.engines --model FOLDER --source FILE --reference FILE")
+        print("  skipped: needs a trained model; python -m benchmarks.engines --help")
         return
     torch.set_num_threads(chosen.threads)
     sources, references = lines_of(chosen.model, chosen.source, chosen.reference)

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.runs import Bench, Stopped, parameters
+from benchmarks.runs import DONE, Bench, Stopped, parameters
 from regard.viewing.curves import Axis, Curve, Plot, plots_svg
 from regard.viewing.training_curves import read_metrics
 
@@ -212,13 +212,15 @@ def main(arguments: list[str] | None = None) -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(asked.out.resolve(), asked.out.resolve(), asked.data.resolve(), time.monotonic() + 60 * asked.minutes)
     if set(wanted) & set(KINDS):
+        ending = DONE
         try:
             with bench.heeding():
                 table(bench, wanted)
             print((asked.out / "language-models.md").read_text())
         except Stopped as stopped:
-            print(f"stopped: {stopped}; call it again to go on")
-        bench.leave()
+            ending = f"stopped: {stopped}"
+            print(f"{ending}; call it again to go on")
+        bench.leave({"table": ending})
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -263,7 +264,10 @@ def small_on_cpu(store: TokenStore, tokens: int, turns: int) -> None:
     print(f"ratio         {read / wall / (their_read / their_wall):8.2f} ({read / cpu / (their_read / their_cpu):.2f})")
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    if arguments is None:
+        print("  skipped: needs a prepared corpus and a GPU; python -m benchmarks.training --help")
+        return
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="cuda")
@@ -272,7 +276,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=25_600)
     parser.add_argument("--shapes", type=int, default=5)
     parser.add_argument("--profile", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product, for the exact runs
     store = TokenStore.open(options.folder)
     if options.device == "cpu":
@@ -311,4 +315,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

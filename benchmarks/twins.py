@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,10 +37,13 @@ def traces(text: str) -> Iterator[tuple[str, ...]]:
         yield (*words[:place], "", *words[place + 1 :])
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("data/everyday"), metavar="DIR", help="where the tables are")
-    data = parser.parse_args().data
+    data = parser.parse_args(arguments or []).data
+    if arguments is None and not data.is_dir():
+        print(f"  skipped: {data} is not there")
+        return
     train, test = pairs(data / "tatoeba-train.tsv.xz"), pairs(data / "tatoeba-test.tsv")
     for name, (source, target) in SIDES.items():
         seen = {trace for pair in train for trace in traces(pair[source])}
@@ -54,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

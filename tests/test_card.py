@@ -17,7 +17,7 @@ from regard.card import START, Result, model_card, start_facts
 from regard.data.corpus import Files, Mixture, Text
 from regard.evaluation.metrics import Score
 from regard.recipe import Recipe, load_recipe
-from regard.training.trainer import Validation
+from regard.training.validation import Validation
 from tests.docs.pages import table_rows
 from tests.tiny import word_recipe
 

@@ -15,7 +15,7 @@ from regard.examination import SAMPLES, Examination, Examiner
 from regard.memory import NoRoomError
 from regard.recipe import build_recipe
 from regard.training.team import ALONE
-from regard.training.trainer import Validation
+from regard.training.validation import Validation
 from tests.tight import tight
 from tests.tiny import ENGLISH, generated_recipe, write_lines
 

@@ -12,9 +12,10 @@ import torch
 
 from regard import planning
 from regard.data.corpus import Files, Mixture, Text
+from regard.data.formats import Repairs
 from regard.data.generated import Generated
 from regard.data.glance import CorpusSize, measure
-from regard.data.labelled import Labelled, Restoring, Tagged
+from regard.data.labelled import Labelled, Restoring, Tagged, read_labels
 from regard.errors import MissingError, UsageError
 from regard.models.build import build
 from regard.planning import FILLED, SHARE, plan
@@ -49,6 +50,17 @@ def test_lines_and_bytes_are_counted_whatever_the_file(tmp_path: Path) -> None:
     assert measure(Restoring(str(table), most=1)) == CorpusSize(1, 0, 9)
     assert measure(Restoring(str(write_lines(tmp_path / "empty", [])), most=1)) == CorpusSize(0, 0, 0)
     assert measure(Tagged(str(table))) is None  # lines are words
+
+
+def test_so_many_lines_of_each_file_are_counted_as_they_are_read(tmp_path: Path) -> None:
+    for name in ("one.txt", "two.txt"):
+        write_lines(tmp_path / name, ENGLISH)
+    settings = Restoring(str(tmp_path), most=5)
+    found = measure(settings)
+    assert found is not None
+    assert (
+        found.pairs == sum(len(block.sources) for block in read_labels(settings, settings.text, True, Repairs())) == 10
+    )
 
 
 def test_a_generated_corpus_is_measured_by_a_sample() -> None:

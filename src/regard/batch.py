@@ -32,6 +32,11 @@ class Specials:
     start: int
     end: int
 
+    @property
+    def unwritten(self) -> set[int]:
+        """Those that no text holds, whatever a model thinks of them: only the end is written, and stops."""
+        return {self.padding, self.start} - {self.end}
+
 
 @dataclass(frozen=True)
 class Places:

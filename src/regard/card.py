@@ -22,16 +22,16 @@ import torch
 from regard import folder
 from regard.counts import so_many
 from regard.data.corpus import Elsewhere, Files, Mixture, Music, Text, open_corpus
+from regard.data.filters import translates
 from regard.data.generated import Generated
 from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
-from regard.data.report import translates
 from regard.evaluation.metrics import Score
 from regard.machine import this_machine
 from regard.models.transformer import TransformerSettings
 from regard.recipe import LABELLING, Recipe, load_recipe, presets
 from regard.settings.tree import text_of
 from regard.status import clock
-from regard.training.trainer import Validation
+from regard.training.validation import Validation
 from regard.version import VERSION
 from regard.viewing.training_curves import CURVES, Event, read_metrics
 

@@ -22,7 +22,8 @@ from regard.models.interface import SequenceModel
 from regard.models.labelling import LabelModel
 from regard.recipe import Recipe
 from regard.training.log import Sample
-from regard.training.trainer import RESUME, Trainer, Validation
+from regard.training.trainer import Trainer
+from regard.training.validation import RESUME, Validation
 
 SAMPLES = 3
 LABELLED = 5_000  # texts that are labelled, for accuracy and F1

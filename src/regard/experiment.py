@@ -39,7 +39,7 @@ from regard.training.ranking import Ranking
 from regard.training.report import Ending
 from regard.training.saving import Saver
 from regard.training.team import Team, join, own_device
-from regard.training.trainer import Validation
+from regard.training.validation import Validation
 from regard.viewing.training_curves import CURVES, read_metrics, training_svg
 
 BAD_STEPS = 3  # in a row: then a run goes back to its last checkpoint

@@ -178,6 +178,8 @@ def test_limits_that_cannot_be_are_named(name: str, value: Any, words: str) -> N
         (("en", "zh"), "それはあれです", True),
         (("en", "ru"), f"{RUSSIAN[:3]} GIMP 2.10 README, INSTALL und Größe", False),
         (("en", "de"), "123 !? …", False),
+        (("en", "de"), "ab где", True),  # two letters of five
+        (("en", "de"), "abc где", False),
     ],
 )
 def test_mostly_letters_of_another_script_are_found(languages: tuple[str, str], target: str, is_foreign: bool) -> None:
@@ -236,7 +238,10 @@ def test_a_pair_and_its_reverse_or_another_division_are_different() -> None:
 
 
 def test_keys_are_the_same_on_every_machine() -> None:
-    assert keys_of(["", "ü"]).tolist() == [0xE3B0C44298FC1C14, 0x607474CA475A9724]
+    sources = keys_of(["", "ü"])
+    assert sources.tolist() == [0xE3B0C44298FC1C14, 0x607474CA475A9724]
+    # Those of pairs as well: they say which pairs of a mixture are repeated, and prepared corpora outlive a version.
+    assert pair_keys_of(sources, keys_of(["a", "b"])).tolist() == [0xF40EE5E57E2BBB6E, 0xBEC5456C48452F3E]
 
 
 def test_keys_take_eight_bytes_each() -> None:

@@ -26,7 +26,6 @@ from regard.data.formats import (
     Repairs,
     find_files,
     find_partners,
-    first_suspicious_line,
     format_by_name,
     json_blocks,
     lines_of,
@@ -38,6 +37,7 @@ from regard.data.formats import (
     text_blocks,
 )
 from regard.data.generated import Generated, generate
+from regard.data.suspicion import first_suspicious_line
 from regard.errors import DataError, MissingError, UsageError
 
 ODD = ["plain", "", "with \u2028 and \u2029", "vertical \x0b tab", "form \x0c feed", "next \x85 line", "car\rriage"]

@@ -66,6 +66,8 @@ def test_most_are_masked_some_are_others_some_stay() -> None:
     assert float(masks) == pytest.approx(0.8, abs=0.03)
     assert float(kept) == pytest.approx(0.1 + 0.1 / VOCABULARY, abs=0.025)
     assert found.max() == VOCABULARY
+    others = found[(found != VOCABULARY) & (found != wanted)].float()
+    assert float((others < VOCABULARY / 2).float().mean()) == pytest.approx(0.5, abs=0.1)  # any of the vocabulary
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

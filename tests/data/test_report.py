@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import report as module
+from regard.data import oddities
 from regard.data.corpus import Files, Mixture, Text, open_corpus
 from regard.data.filters import Filters, Kept, Sieve, keys_of
 from regard.data.formats import Block
+from regard.data.gathering import Survey
 from regard.data.generated import Generated, Language, generate
 from regard.data.known import report_of
-from regard.data.report import EDGES, SAMPLE, Coverage, DataReport, Survey
+from regard.data.report import EDGES, SAMPLE, Coverage, DataReport
 from regard.text.tokenizer import Tokenizer, TokenizerSettings
 from tests.data.talk import TALK
 
@@ -200,7 +201,7 @@ def test_a_good_corpus_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     report = reported(tmp_path, pairs("en", "de"), other_pairs("en", "de"), source_language="en")
     assert warnings(report) == []
     assert "only 300 pairs to train on" in report.warnings[0]
-    monkeypatch.setattr(module, "FEW_PAIRS", 300)
+    monkeypatch.setattr(oddities, "FEW_PAIRS", 300)
     assert open_corpus(Generated(pairs=300, valid=10, test=10)).report().warnings == ()
 
 

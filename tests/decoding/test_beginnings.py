@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.batch import Tokens
 from regard.decoding import beginnings, search
-from regard.decoding.beginnings import NEARLY, chances, searched_together
+from regard.decoding.beginnings import chances, read_together
 from regard.decoding.constraints import Constraints
 from regard.decoding.scoring import score_texts
 from regard.decoding.search import Hypothesis, SearchSettings, beam_search
@@ -95,11 +95,11 @@ def test_the_chance_of_a_beginning_is_that_of_its_tokens(monkeypatch: pytest.Mon
     assert chances(model, source, texts, SPECIALS) == pytest.approx(wanted)
 
 
-@given(st.lists(st.integers(0, 100), max_size=12))
-def test_every_row_is_searched_once_among_its_like(lengths: list[int]) -> None:
-    batches = searched_together([Constraints((A,) * length) for length in lengths])
+@given(st.lists(st.integers(0, 100), max_size=12), st.integers(1, 40))
+def test_every_row_is_read_once_among_its_like(lengths: list[int], apart: int) -> None:
+    batches = read_together(lengths, apart)
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
         assert batch == sorted(batch)
-        assert max(lengths[row] for row in batch) - min(lengths[row] for row in batch) <= NEARLY
-    assert len(batches) <= 1 + max(lengths, default=0) // NEARLY
+        assert max(lengths[row] for row in batch) - min(lengths[row] for row in batch) <= apart
+    assert len(batches) <= 1 + max(lengths, default=0) // apart

@@ -23,8 +23,8 @@ def test_by_hand() -> None:
     assert values["macro F1"] == pytest.approx(100 * (4 / 5 + 2 / 3) / 2)
     assert next(score.signature for score in report.scores if score.name == "macro F1").endswith("|labels:2")
     a, b, c = report.labels
-    assert (a.precision, a.recall) == (100, pytest.approx(100 * 2 / 3))
-    assert (b.precision, b.recall, b.given) == (50, 100, 2)
+    assert (a.precision, a.recall, a.f1) == (100, pytest.approx(100 * 2 / 3), pytest.approx(100 * 4 / 5))
+    assert (b.precision, b.recall, b.f1, b.given) == (50, 100, pytest.approx(100 * 2 / 3), 2)
     assert (c.right, c.given, c.f1) == (0, 0, 0)
     assert report.confusion == [[2, 1, 0], [0, 1, 0], [0, 0, 0]]
     (mistake,) = report.mistakes
@@ -53,6 +53,7 @@ def test_by_definition(lines: list[list[tuple[str, str]]]) -> None:
             precision, recall = hits / given_ if given_ else 0, hits / wanted if wanted else 0
             f1.append(2 * precision * recall / (precision + recall) if hits else 0)
     assert macro == pytest.approx(100 * sum(f1) / len(f1))
+    assert tallies(each)[1].signature.endswith(f"|labels:{len(f1)}")
     assert int(total.sum()) == len(pairs)
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.batch import Batch, Tokens
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, MissingError, UsageError
 from regard.interop import reading
 from regard.models.transformer import TransformerSettings
 
@@ -205,6 +205,24 @@ def test_other_codes_are_refused(line: str, tmp_path: Path) -> None:
     fairseq_folder(tmp_path, "all", False, False)
     (tmp_path / "bpecodes").write_text(f"{line}\nl o\n")
     with pytest.raises(UsageError, match="must begin with"):
+        reading.read(tmp_path)
+
+
+def test_without_the_words_of_both_languages_it_says_which_files_are_needed(tmp_path: Path) -> None:
+    fairseq_folder(tmp_path, "all", False, False)
+    (tmp_path / "dict.en.txt").rename(tmp_path / "dict.txt")
+    (tmp_path / "dict.de.txt").unlink()
+    with pytest.raises(MissingError, match=r"must hold dict\.LANGUAGE\.txt of source and target"):
+        reading.read(tmp_path)
+
+
+def test_of_three_languages_none_is_guessed_to_be_the_target(tmp_path: Path) -> None:
+    fairseq_folder(tmp_path, "all", False, False)
+    words = (tmp_path / "dict.de.txt").read_text(encoding="utf-8")
+    (tmp_path / "dict.de.txt").unlink()
+    for language in ("fr", "it"):
+        (tmp_path / f"dict.{language}.txt").write_text(words, encoding="utf-8")
+    with pytest.raises(UsageError, match="of the source and of the target alone, but has 3"):
         reading.read(tmp_path)
 
 

@@ -23,12 +23,13 @@ from regard.models.convs2s import ConvS2SSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.models.recurrent_lm import RecurrentLMSettings
 from regard.models.transformer import TransformerSettings
-from regard.training import checkpoint
+from regard.training import checkpoint, validation
 from regard.training.graph import StepGraphs
 from regard.training.objective import Objective
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
-from regard.training.trainer import Trainer, TrainingSettings, Validation
+from regard.training.trainer import Trainer, TrainingSettings
+from regard.training.validation import Validation
 from tests.tight import tight
 
 SPECIALS = Specials(padding=0, start=1, end=2)
@@ -375,15 +376,15 @@ def test_rows_of_a_stream_go_on_until_the_epoch_ends(monkeypatch: pytest.MonkeyP
 def test_a_stream_is_validated_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     run = stream()
     wanted = validated(run)
-    plain, turns = Trainer._negative_log_likelihood, iter(range(10**6))
+    plain, turns = validation.negative_log_likelihood, iter(range(10**6))
 
-    def now_and_then(self: Trainer, *rest: Any) -> torch.Tensor:
-        found = plain(self, *rest)
+    def now_and_then(*given: Any) -> torch.Tensor:
+        found = plain(*given)
         if next(turns) % 2 == 0:  # after the state has moved on
             raise torch.OutOfMemoryError("CUDA out of memory")
         return found
 
-    monkeypatch.setattr(Trainer, "_negative_log_likelihood", now_and_then)
+    monkeypatch.setattr(validation, "negative_log_likelihood", now_and_then)
     assert validated(run) == wanted
 
 

@@ -88,7 +88,14 @@ def test_what_is_little_above_waits_for_a_validation_and_is_told_once() -> None:
     )
 
 
-def test_what_is_far_above_is_told_at_once_and_the_worse_of_two() -> None:
+def test_of_two_at_one_step_the_one_is_told_that_is_more_margins_above() -> None:
+    for validation, told in ((3.5, "training loss 4.15"), (3.9, "validation loss 3.90")):
+        watch = CourseWatch(COURSE, [])
+        watch.report(report(20, 4.15))  # 2.5 margins, and too few to be told at once
+        assert f"{told} at step 20" in (watch.validated(20, validation) or "")
+
+
+def test_what_is_far_above_is_told_at_once_and_the_newest_of_two() -> None:
     watch = CourseWatch(COURSE, [])
     said = watch.report(report(10, 4.4, skipped=1)) or ""
     assert "training loss 4.40 at step 10 is 0.40 nats above" in said

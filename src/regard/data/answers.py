@@ -9,32 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-import numpy as np
-
-from regard.data.corpus import Corpus
 from regard.data.generated import Pair
 from regard.data.labelled import Answers
+from regard.data.reading import Corpus
 from regard.data.store import Side, TokenStore
 from regard.text.labels import WordCutter, numbers_of, with_labels
 from regard.text.ragged import Ragged
-from regard.text.tokenizer import Tokenizer, VocabularySettings
+from regard.text.tokenizer import TextsOf, Tokenizer, VocabularySettings
 
 CHUNK = 8_192  # examples
 
 
-class _Texts:
-    """The texts, as often as they are asked for."""
-
-    def __init__(self, pairs: Iterable[Pair]) -> None:
-        self._pairs = pairs
-
-    def __iter__(self) -> Iterator[str]:
-        return (pair.source for pair in self._pairs)
-
-
 def learn_with_labels(pairs: Iterable[Pair], corpus: Corpus, settings: VocabularySettings) -> Tokenizer:
     """A vocabulary of the texts of training pairs, and one of all labels of their corpus."""
-    return add_labels(Tokenizer.learn(_Texts(pairs), settings), pairs, corpus)
+    return add_labels(Tokenizer.learn(TextsOf(pairs, ("source",)), settings), pairs, corpus)
 
 
 def add_labels(text: Tokenizer, pairs: Iterable[Pair], corpus: Corpus) -> Tokenizer:
@@ -54,12 +42,7 @@ def encode_labelled(pairs: Iterable[Pair], tokenizer: Tokenizer, answers: Answer
     for text, label in _encoded(iter(pairs), tokenizer, answers):
         texts.append(text.ending_with(tokenizer.specials.end))
         labels.append(label)
-    return TokenStore(_side(texts), labels=_side(labels))
-
-
-def _side(parts: Sequence[Ragged]) -> Side:
-    ids, lengths = Ragged.joined(parts)
-    return Side(ids.astype(np.int32), np.append(0, lengths.cumsum(dtype=np.int64)))
+    return TokenStore(Side.of_parts(texts), labels=Side.of_parts(labels))
 
 
 def _encoded(pairs: Iterator[Pair], tokenizer: Tokenizer, answers: Answers) -> Iterator[tuple[Ragged, Ragged]]:

@@ -27,6 +27,7 @@ from regard.data.packing import Lengths, Rows, bucketed, packed
 from regard.data.store import Example, TokenStore
 from regard.errors import DataError, UsageError
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least
 
 __all__ = ["BatchSettings", "Batches", "Example", "Layout", "Shape", "collate", "shuffled"]
 
@@ -52,9 +53,7 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("tokens", "row", "shapes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        check_at_least(1, self, "tokens", "row", "shapes")
         if self.layout != "buckets" and self.tokens < self.row:
             raise ValueError(f"`tokens` must be at least `row` ({self.row}), but is {self.tokens}")
 

@@ -6,7 +6,7 @@ train = Batches(data.train, data.tokenizer.specials, recipe.batch, recipe.seed)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from regard.data.reread import TrainingPairs
 from regard.data.store import TokenStore
 from regard.errors import UsageError
 from regard.status import StatusLine
-from regard.text.tokenizer import Tokenizer, TokenizerSettings, VocabularySettings
+from regard.text.tokenizer import TextsOf, Tokenizer, TokenizerSettings, VocabularySettings
 
 FILED = 2**26
 """The size of a corpus' files, for each cut by BPE-dropout, from which on its tokens are kept in files, too."""
@@ -127,7 +127,7 @@ def learn_tokenizer(pairs: TrainingPairs, settings: VocabularySettings, status: 
     if pairs.corpus.answers is not None:
         return learn_with_labels(pairs, pairs.corpus, settings)
     if pairs.corpus.one_sided:
-        return Tokenizer.learn(_Targets(pairs), settings, status=status)
+        return Tokenizer.learn(TextsOf(pairs, ("target",)), settings, status=status)
     return Tokenizer.learn_pair(pairs, settings, pairs.corpus.target_languages, status)
 
 
@@ -136,13 +136,3 @@ def encode_pairs(corpus: Corpus, pairs: Iterable[Pair], tokenizer: Tokenizer) ->
     if corpus.answers is not None:
         return encode_labelled(pairs, tokenizer, corpus.answers)
     return encode_in_memory(corpus.texts(pairs), tokenizer)
-
-
-@dataclass(frozen=True)
-class _Targets:
-    """The targets, as often as they are asked for."""
-
-    pairs: Iterable[Pair]
-
-    def __iter__(self) -> Iterator[str]:
-        return (pair.target for pair in self.pairs)

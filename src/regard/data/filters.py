@@ -110,6 +110,16 @@ class Filters:
 NO_FILTERS = Filters(False, False, 0, 0, 0.0, False, 0.0, False)
 
 
+def translates(languages: tuple[str | None, str | None], filters: Filters) -> bool:
+    """Whether pairs are translations, as far as settings tell.
+
+    They are not where both sides are named as one language. Where one has no name, no limit on the ratio of lengths
+    says that they are something else, such as summaries.
+    """
+    source, target = languages
+    return source != target if source and target else bool(filters.max_ratio)
+
+
 @dataclass(frozen=True)
 class Example:
     """A pair that was dropped, and where it stands; long texts are cut."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import re
 import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,12 +24,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-import numpy as np
-
 from regard.data.ahead import Ahead
 from regard.data.streams import CHUNK, is_compressed, looks_compressed, standard_input
 from regard.data.streams import COMPRESSED as COMPRESSED
 from regard.data.streams import open_text as open_text
+from regard.data.suspicion import first_suspicious_line
 from regard.errors import DataError, MissingError
 
 STDIN = "-"
@@ -38,7 +36,6 @@ BYTE_ORDER_MARK = "\ufeff"
 CHUNKS_AHEAD = 8
 LONGEST_LINE = 2**26
 BLOCK = 10_000
-NEIGHBOURHOOD = 500
 KEYS = ("source", "target")
 """What the sides of a pair are called in files that name them, unless settings say otherwise."""
 
@@ -69,6 +66,22 @@ class Block(NamedTuple):
     """The number of its first line, counted from 1."""
     sources: list[str]
     targets: list[str]
+
+
+Rows = list[tuple[str, ...]]
+"""The files of a split in the order in which they are read; those of a row side by side."""
+
+
+class Split(NamedTuple):
+    """The examples of training, validation or test, to be read as often as one likes, and the files they are in."""
+
+    blocks: Callable[[Repairs], Iterator[Block]]
+    rows: Callable[[], Rows] = list
+
+
+def alone(files: Callable[[], list[str]]) -> Callable[[], Rows]:
+    """The rows of files that have no partner beside them."""
+    return lambda: [(file,) for file in files()]
 
 
 # ---- lines
@@ -302,41 +315,6 @@ def _unequal(source: str, target: str, sources: int, targets: int) -> DataError:
     line = first_suspicious_line(*(read_lines(Path(place)) for place in (source, target)))
     fits = f"the lines fit each other up to line {line - 1:,}" if line > 1 else "no lines fit each other"
     return DataError(f"{message} By their form {fits}; look at line {line:,} of {longer}.")
-
-
-def first_suspicious_line(sources: list[str], targets: list[str]) -> int:
-    """Where the longer side most likely has a line too many, counted from 1.
-
-    The length of lines, which is quick to compare, finds the neighbourhood; there a closer look is taken.
-    """
-    longer, shorter = (sources, targets) if len(sources) > len(targets) else (targets, sources)
-    extra = len(longer) - len(shorter)
-    about = _best_break(longer, shorter, lambda line: (len(line),))
-    low, high = max(0, about - NEIGHBOURHOOD), about + NEIGHBOURHOOD
-    return low + _best_break(longer[low : high + extra], shorter[low:high], _traits) + 1
-
-
-def _best_break(longer: list[str], shorter: list[str], traits: Callable[[str], tuple[int, ...]]) -> int:
-    """How many lines match before the longer side has a line too many.
-
-    If d lines were inserted at one place k, then lines before k match as they are and lines after k match when
-    shifted by d. Translations have similar traits, so the best k is the one with the smallest misfit.
-    """
-    extra, lines = len(longer) - len(shorter), len(shorter)
-    if not lines:
-        return 0
-    long, short = (np.log1p([traits(line) for line in side]) for side in (longer, shorter))
-    usual = np.median(long[:lines] - short, axis=0)
-    straight = np.abs(long[:lines] - short - usual).sum(axis=1)
-    shifted = np.abs(long[extra:] - short - usual).sum(axis=1)
-    misfit = np.concatenate([[0.0], straight.cumsum()]) + np.concatenate([shifted[::-1].cumsum()[::-1], [0.0]])
-    return int(misfit.argmin())
-
-
-def _traits(line: str) -> tuple[int, ...]:
-    """What a translation has about as much of: characters, words, digits, marks and capitals."""
-    digits, marks = len(re.findall(r"\d", line)), len(re.findall(r"[^\w\s]", line))
-    return len(line), line.count(" "), digits, marks, sum(map(str.isupper, line))
 
 
 def text_blocks(place: str, repairs: Repairs) -> Iterator[Block]:

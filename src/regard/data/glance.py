@@ -60,9 +60,8 @@ def measure(settings: CorpusSettings) -> CorpusSize | None:
             lines, target = _count(settings.text)
             return CorpusSize(lines, 0, target)
         case Labelled() | Restoring():
-            lines, target = _count(place_of(settings))
-            most = (isinstance(settings, Restoring) and settings.most) or lines
-            return CorpusSize(min(most, lines), 0, round(target * min(1, most / max(1, lines))))
+            most = settings.most if isinstance(settings, Restoring) else None
+            return sum((_beginnings(file, most) for file in find_files(place_of(settings))), CorpusSize(0, 0, 0))
         # A MIDI file's size says little of its notes, a table's of a column, and a line of tags is only a word.
         case Music() | Classes() | Tagged() | Elsewhere():
             return None
@@ -78,6 +77,13 @@ def _both(file: str, settings: Files) -> CorpusSize:
         sizes = (sum(len(text.encode()) for text in side) for side in (block.sources, block.targets))
         found += CorpusSize(len(block.sources), *sizes)
     return found
+
+
+def _beginnings(file: str, most: int | None) -> CorpusSize:
+    """The size of the first lines of a file: of all, or of so many at most."""
+    lines, size = _count(file)
+    read = lines if most is None else min(most, lines)
+    return CorpusSize(read, 0, round(size * read / max(1, lines)))
 
 
 def _count(place: str) -> tuple[int, int]:

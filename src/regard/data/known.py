@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.counts import so_many
-from regard.data.corpus import Corpus, LanguagePair
 from regard.data.filters import Dropped, Example
 from regard.data.formats import Repairs
 from regard.data.generated import Pair
 from regard.data.guesses import Guess
 from regard.data.prepare import file_hashes, hash_of
+from regard.data.reading import Corpus, LanguagePair
 from regard.data.report import CorpusCounts, Coverage, DataReport, Lengths, Overlap
 from regard.errors import DataError, MissingError
 from regard.files import write_file

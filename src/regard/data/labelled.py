@@ -16,12 +16,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from regard.data.formats import BLOCK, Block, Repairs, find_files, format_by_name, table_blocks, text_blocks
+from regard.data.formats import (
+    BLOCK,
+    Block,
+    Repairs,
+    Split,
+    alone,
+    find_files,
+    format_by_name,
+    table_blocks,
+    text_blocks,
+)
 from regard.data.spreadsheets import csv_blocks
 from regard.errors import DataError
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least
 from regard.text.restoring import TAGS, bare
 
 LONGEST = 2_000  # words of a tagged sentence
@@ -63,10 +74,7 @@ class Class:
     """Take at most so many, chosen by their text."""
 
     def __post_init__(self) -> None:
-        for name in ("column", "most"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
+        check_at_least(1, self, "column", "most")
         if not self.label.strip() or "\t" in self.label or "\n" in self.label:
             raise ValueError(f"`label` must be a word or some, but is {self.label!r}")
 
@@ -84,8 +92,7 @@ class Classes:
         check_words(self)
         if len({one.label for one in self.classes}) < 2:
             raise ValueError("`classes` must have at least 2 labels, but have fewer; add [[data.classes]]")
-        if self.held_out < 1:
-            raise ValueError(f"`held_out` must be at least 1, but is {self.held_out}")
+        check_at_least(1, self, "held_out")
 
 
 @dataclass(frozen=True)
@@ -116,12 +123,11 @@ class Restoring:
     valid: str | None = None
     test: str | None = None
     most: int | None = None
-    """Train on so many lines of it, from its beginning."""
+    """Train on so many lines of each file, from its beginning."""
 
     def __post_init__(self) -> None:
         check_words(self)
-        if self.most is not None and self.most < 1:
-            raise ValueError(f"`most` must be at least 1, but is {self.most}")
+        check_at_least(1, self, "most")
 
 
 LabelSources = Labelled | Classes | Tagged | Restoring
@@ -162,27 +168,19 @@ def expected_labels(settings: object) -> int:
 # ---- reading
 
 
-class LabelSplit(NamedTuple):
-    """The examples of one split, to be read as often as one likes, and the files they are in."""
-
-    blocks: Callable[[Repairs], Iterator[Block]]
-    files: Callable[[], list[str]]
-
-
-def splits(settings: LabelSources) -> dict[str, LabelSplit]:
+def splits(settings: LabelSources) -> dict[str, Split]:
     """The splits there are: `train`, and `valid` and `test` where they are named or held out."""
     if isinstance(settings, Classes):
         sorted_out = cache(partial(_sort_out, settings))
-        files = partial(_files_of_classes, settings)
         return {
-            "train": LabelSplit(partial(_kept, sorted_out, "train"), files),
-            "valid": LabelSplit(partial(_kept, sorted_out, "valid"), list),
-            "test": LabelSplit(partial(_kept, sorted_out, "test"), list),
+            "train": Split(partial(_kept, sorted_out, "train"), alone(partial(_files_of_classes, settings))),
+            "valid": Split(partial(_kept, sorted_out, "valid")),
+            "test": Split(partial(_kept, sorted_out, "test")),
         }
     train = place_of(settings)
     places = {"train": train, "valid": settings.valid, "test": settings.test}
     return {
-        split: LabelSplit(partial(read_labels, settings, place, split == "train"), partial(find_files, place))
+        split: Split(partial(read_labels, settings, place, split == "train"), alone(partial(find_files, place)))
         for split, place in places.items()
         if place is not None
     }

@@ -1,46 +1,27 @@
-"""Pieces of music from files, as words: MIDI files, folders and archives of them, and chorales as JSON.
-
-    {"train": [piece, …], "valid": […], "test": […]}    or only [piece, …]
-    piece   [step, …]          one step after another of a fixed grid
-    step    [74, 70, 65, 58]   the pitches of soprano, alto, tenor and bass; -1 or nothing is a rest
-
-Where each step of a file is in rising order it is a set of pitches, as in the files of Boulanger-Lewandowski et al.
-(2012): then the highest is given to the soprano, and so on. A step with fewer pitches leaves the lower voices out.
-"""
+"""Pieces of music as words, from MIDI files, folders and archives of them, and the splits there are."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
+from itertools import starmap
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from regard.data.formats import Block, Repairs
+from regard.data.chorales import read_chorales, splits_in
+from regard.data.formats import Block, Repairs, Split, alone
 from regard.data.sources import Music
 from regard.data.streams import is_compressed, open_text
 from regard.errors import DataError, MissingError
-from regard.music import chorale
-from regard.music.checking import LARGEST
+from regard.music.checking import LARGEST, too_large
 from regard.music.encoding import Encoding, midi_words, transposed
-from regard.music.notes import PITCHES
 
 MIDI = (".mid", ".midi")
-MOST_JSON = 2**28  # bytes
 SHARE = 0.05  # of the folders, for validation, and again for test
-RANGE = f"a pitch from 0 to {PITCHES - 1}, or -1 for a rest"
-
-
-class Split(NamedTuple):
-    """The pieces of one split, to be read as often as one likes, and the files they are in."""
-
-    blocks: Callable[[Repairs], Iterator[Block]]
-    files: Callable[[], list[str]]
 
 
 class _Tune(NamedTuple):
@@ -63,7 +44,9 @@ def splits(settings: Music) -> dict[str, Split]:
             f"file), but does not. Name some with `data.valid`.{left_out}"
         )
     return {
-        split: Split(partial(_blocks, settings, split, held.splits), partial(find_music, place or settings.music))
+        split: Split(
+            partial(_blocks, settings, split, held.splits), alone(partial(find_music, place or settings.music))
+        )
         for split, place in places.items()
         if place is not None or split in inside
     }
@@ -99,10 +82,9 @@ def _inside(settings: Music, held: _HeldOut) -> set[str]:
     (file, *_) = find_music(settings.music)
     if _kind(file) != ".json":
         return set(held.splits.values())
-    tree = _json(file)
-    found = {split for split in ("valid", "test") if isinstance(tree, dict) and tree.get(split)}
+    found = splits_in(file)
     if settings.valid is None and "valid" not in found:
-        list(_chorales(file, settings.encoding, "train"))  # what else is wrong comes first
+        list(read_chorales(file, settings.encoding, "train"))  # what else is wrong comes first
     return found
 
 
@@ -181,7 +163,7 @@ def _tunes(
     Of several MIDI files, those that cannot be read are left out; if there is no other, the first is told of.
     """
     if _kind(place) == ".json" and Path(place).is_file():
-        yield from _chorales(place, encoding, split)
+        yield from starmap(_Tune, read_chorales(place, encoding, split))
         return
     found, problem = 0, None
     for name, _, data in _midi_files(place, wanted):
@@ -228,65 +210,13 @@ def _members(
                 if not member.isfile() or name.suffix.lower() not in MIDI:
                     continue
                 if member.size > LARGEST:
-                    raise _too_large(f"{file}, {member.name}", member.size)
+                    raise too_large(f"{file}, {member.name}", member.size)
                 content = archive.extractfile(member) if wanted(_group(name)) else None
                 yield member, None if content is None else content.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{file}: must be a whole .tar, but is not ({error}). Copy it again.") from error
 
 
-def _too_large(place: str, size: int) -> DataError:
-    return DataError(f"{place}: a MIDI file must have at most {LARGEST:,} bytes, but has {size:,}. Cut it up.")
-
-
 def _kind(file: str) -> str:
     """The ending of a name without `.xz` and the like."""
     return (Path(file).with_suffix("") if is_compressed(file) else Path(file)).suffix.lower()
-
-
-# ---- chorales
-
-
-def _json(file: str) -> Any:
-    with open_text(Path(file)) as stream:
-        try:
-            data = stream.read(MOST_JSON + 1)
-            if len(data) > MOST_JSON:
-                raise DataError(f"{file}: must have at most {MOST_JSON:,} bytes, but has more. Cut it up.")
-            return json.loads(data)
-        except (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError, RecursionError) as error:
-            raise DataError(f"{file}: must be JSON that can be read, but is not ({error}). Copy it again.") from error
-
-
-def _chorales(file: str, encoding: Encoding, split: str) -> Iterator[_Tune]:
-    if encoding != "chorale":
-        raise DataError(f'{file}: JSON holds chorales, but `encoding` is "{encoding}". Set it to "chorale".')
-    tree = _json(file)
-    pieces = tree.get(split) if isinstance(tree, Mapping) else tree
-    if not isinstance(pieces, list) or not pieces:
-        raise DataError(f"{file}: must hold a list of pieces for `{split}`, but does not. See docs/music.md.")
-    found = [_steps(f"{file}, {split} piece {number}", piece) for number, piece in enumerate(pieces, 1)]
-    rising = all(one < other for steps in found for step in steps for one, other in pairwise(step))
-    for number, steps in enumerate(found, 1):
-        ordered = [tuple(reversed(step)) if rising else step for step in steps]
-        filled = [tuple(None if pitch < 0 else pitch for pitch in step) for step in ordered]
-        words = chorale.to_words([(*step, *[None] * (len(chorale.VOICES) - len(step))) for step in filled])
-        yield _Tune(f"{file}, {split} piece {number}", words)
-
-
-def _steps(place: str, piece: object) -> list[tuple[int, ...]]:
-    if not isinstance(piece, list) or not piece:
-        raise DataError(f"{place}: must be a list of steps, but is not. See docs/music.md.")
-    return [_step(f"{place}, step {number}", step) for number, step in enumerate(piece, 1)]
-
-
-def _step(place: str, step: object) -> tuple[int, ...]:
-    if not isinstance(step, list) or len(step) > len(chorale.VOICES):
-        what = f"has {len(step)}" if isinstance(step, list) else f"is {step!r}"
-        raise DataError(f"{place}: must be a list of at most {len(chorale.VOICES)} pitches, but {what}. Correct it.")
-    for pitch in step:
-        # JSON as Python reads it may hold NaN and Infinity, and `true`, which Python counts as 1.
-        number = isinstance(pitch, int | float) and not isinstance(pitch, bool) and -1 <= pitch < PITCHES
-        if not number or pitch != int(pitch):
-            raise DataError(f"{place}: must hold {RANGE}, but holds {pitch!r}. Correct it.")
-    return tuple(int(pitch) for pitch in step)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from regard.batch import Specials
 from regard.counts import so_many
 from regard.data.ahead import Ahead
-from regard.data.corpus import Origin
+from regard.data.reading import Origin
 from regard.data.store import FORMAT_VERSION, StoreWriter, TokenStore, read_description
 from regard.errors import DataError, MissingError, UsageError
 from regard.files import check_folder, write_file, write_folder

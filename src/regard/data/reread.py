@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.corpus import Corpus, LanguagePair
 from regard.data.generated import Pair
+from regard.data.reading import Corpus, LanguagePair
 from regard.status import StatusLine
 
 BLOCK = 10_000

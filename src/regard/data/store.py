@@ -49,6 +49,12 @@ class Side:
         ids, lengths = Ragged.of(list(sentences)).ending_with(end)
         return cls(ids, np.concatenate([[0], lengths.cumsum()]))
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[Ragged]) -> Side:
+        """Sentences in memory, part by part, given with their <end>."""
+        ids, lengths = Ragged.joined(parts)
+        return cls(ids.astype(np.int32, copy=False), np.append(0, lengths.cumsum(dtype=np.int64)))
+
     @cached_property
     def lengths(self) -> Integers:
         """How many tokens each sentence has, <end> included."""
@@ -98,10 +104,7 @@ class TokenStore:
             for side, sentences in chunk.items():
                 ids, lengths = sentences.ending_with(end)
                 sides.setdefault(side, []).append(Ragged(ids.astype(np.int32), lengths.astype(np.int32)))
-        joined = {side: Ragged.joined(parts) for side, parts in sides.items()}
-        found = {
-            side: Side(ids, np.append(0, lengths.cumsum(dtype=np.int64))) for side, (ids, lengths) in joined.items()
-        }
+        found = {side: Side.of_parts(parts) for side, parts in sides.items()}
         return cls(found["target"], found.get("source"))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What texts are made to begin with: how likely it is, and which texts are searched together for it.
+"""What texts are made to begin with: how likely it is, and which texts are read together for it.
 
 A beginning is not searched for, so that a model can read it as it reads a source: in one go, where one token at a time
 takes as many steps as it has tokens.
@@ -12,21 +12,18 @@ from typing import Any
 import torch
 
 from regard.batch import Specials, Tokens
-from regard.decoding.constraints import Constraints
 from regard.decoding.ensemble import select_rows
 from regard.decoding.scoring import score_texts
 from regard.models.interface import SequenceModel
 
 TOKENS_AT_A_TIME = 16_384  # read at once over all rows: what a model keeps for a moment grows with them
-NEARLY = 16  # by so many tokens beginnings in a batch may differ; what one has more than another is read one by one
 
 
-def searched_together(constraints: Sequence[Constraints]) -> list[list[int]]:
-    """The rows of each batch, every row in one of them: those whose beginnings are about equally long."""
+def read_together(lengths: Sequence[int], apart: int) -> list[list[int]]:
+    """The rows of each batch, every row in one of them: those whose beginnings are at most so many tokens apart."""
     batches: list[list[int]] = []
-    for row in sorted(range(len(constraints)), key=lambda row: len(constraints[row].prefix)):
-        length = len(constraints[row].prefix)
-        if not batches or length > len(constraints[batches[-1][0]].prefix) + NEARLY:
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not batches or lengths[row] > lengths[batches[-1][0]] + apart:
             batches.append([])
         batches[-1].append(row)
     return [sorted(batch) for batch in batches]

@@ -313,7 +313,7 @@ class _Engine:
         """The 2·N best continuations of each sentence, best first; at its limit, only to end."""
         beams, end = self.shape.beams, self.specials.end
         end_R = logits_RV[:, end].float()
-        found = likeliest(logits_RV, 2 * beams, {self.specials.padding, self.specials.start} - {end})
+        found = likeliest(logits_RV, 2 * beams, self.specials.unwritten)
         values_BNC, tokens_BNC, normaliser_BN = (part.unflatten(0, (-1, beams)) for part in found)
         ending_BNC = torch.full_like(values_BNC, -torch.inf)
         ending_BNC[:, :, 0] = end_R.view_as(normaliser_BN) - normaliser_BN

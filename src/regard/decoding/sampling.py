@@ -27,6 +27,7 @@ from torch import Tensor
 
 from regard.batch import Specials, Tokens
 from regard.decoding.beams import largest
+from regard.decoding.beginnings import read_together
 from regard.decoding.ensemble import select_rows
 from regard.decoding.likeliest import likeliest
 from regard.decoding.noise import Noise
@@ -158,7 +159,7 @@ def drawing(
     with_start = settings.start or source is not None
     read = [[specials.start, *prompt] if with_start or not prompt else list(prompt) for prompt in prompts]
     results: list[Sample | None] = [None] * len(prompts)
-    for places in _batches([len(text) for text in read]):
+    for places in read_together([len(text) for text in read], SPREAD):
         part = source
         if source is not None and len(places) < len(prompts):
             part = select_rows(source, torch.tensor(places, device=source.ids_BT.device))
@@ -167,16 +168,6 @@ def drawing(
         for place, found in zip(places, (yield from batch.run(_for_batch(on_token, places))), strict=True):
             results[place] = found
     return [found for found in results if found is not None]
-
-
-def _batches(lengths: list[int]) -> list[list[int]]:
-    """Places of prompts of similar length together, in their order."""
-    batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not batches or lengths[place] - lengths[batches[-1][0]] > SPREAD:
-            batches.append([])
-        batches[-1].append(place)
-    return [sorted(batch) for batch in batches]
 
 
 def _for_batch(on_token: OnToken | None, places: list[int]) -> OnToken | None:
@@ -282,8 +273,7 @@ class _Batch:
         """As `_choose`, where the likeliest tokens are all that matters; and log P of what was chosen, [B, 1]."""
         settings = self.settings
         most = settings.top_k if settings.temperature else 1
-        never = {self.specials.padding, self.specials.start} - {self.specials.end}
-        chances_BK, tokens_BK, _ = likeliest(logits_BV, most, never)
+        chances_BK, tokens_BK, _ = likeliest(logits_BV, most, self.specials.unwritten)
         best_B1 = steps_B.new_zeros(len(steps_B), 1)
         if most > 1:
             scores_BK = _thinned(_tempered(chances_BK, settings.temperature), settings)
@@ -294,8 +284,8 @@ class _Batch:
         """A token for each row, drawn or the likeliest, [B]."""
         settings = self.settings
         scores_BV = scores_BV.clone()
-        for token in {self.specials.padding, self.specials.start} - {self.specials.end}:
-            scores_BV[:, token] = -torch.inf  # text never holds them
+        for token in self.specials.unwritten:
+            scores_BV[:, token] = -torch.inf
         if self.repeated_BV is not None:
             penalty = settings.repetition_penalty
             less_BV = torch.where(scores_BV > 0, scores_BV / penalty, scores_BV * penalty)

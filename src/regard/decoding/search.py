@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.batch import PADDING_SEGMENT, Specials, Tokens
 from regard.decoding import penalties
 from regard.decoding.beams import Candidates, Ended, Pool, continuations, diverse_continuations
-from regard.decoding.beginnings import TOKENS_AT_A_TIME, chances, searched_together
+from regard.decoding.beginnings import TOKENS_AT_A_TIME, chances, read_together
 from regard.decoding.constraints import Banned, Constraints, Lengths, NoRepeat, Prefixed, Rule
 from regard.decoding.ensemble import Sources, select_rows
 from regard.decoding.penalties import Coverage, Penalty
@@ -35,8 +35,10 @@ from regard.decoding.required import Required
 from regard.errors import DataError, UsageError
 from regard.models.interface import SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least
 
 MOST_BEAMS = 1000
+NEARLY = 16  # by so many tokens beginnings in a batch may differ; what one has more than another is read one by one
 
 OnRound = Callable[[Candidates], None]
 """Called in every round with what each sentence chooses from, before it does."""
@@ -76,9 +78,7 @@ class SearchSettings:
             raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}")
         if not 0 <= self.coverage <= 10:
             raise ValueError(f"`coverage` must be from 0 (no penalty) to 10, but is {self.coverage}")
-        for name in ("extra_length", "min_length", "no_repeat", "diversity"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        check_at_least(0, self, "extra_length", "min_length", "no_repeat", "diversity")
         if self.groups < 1 or self.beam % self.groups:
             raise ValueError(f"`groups` must divide `beam` ({self.beam}), but is {self.groups}")
 
@@ -139,7 +139,7 @@ def beam_search(
     asked = constraints or [Constraints()] * sentences
     limits = _limits(model, source, specials, settings, asked)
     results: list[list[Hypothesis]] = [[] for _ in asked]
-    for rows in searched_together(asked):
+    for rows in read_together([len(each.prefix) for each in asked], NEARLY):
         part = source
         if source is not None and len(rows) < sentences:
             part = select_rows(source, torch.tensor(rows, device=source.ids_BT.device))
@@ -220,8 +220,8 @@ class _Search:
         """What each sentence chooses from: the best continuations that no rule forbids."""
         end = self.specials.end
         log_probabilities_RV = logits_RV.float().log_softmax(dim=-1)
-        for token in {self.specials.padding, self.specials.start} - {end}:
-            log_probabilities_RV[:, token] = -torch.inf  # text never holds them
+        for token in self.specials.unwritten:
+            log_probabilities_RV[:, token] = -torch.inf
         next_BNV = log_probabilities_RV.unflatten(0, (-1, self.scores_BN.shape[1]))
         for rule in self.rules:
             rule.forbid(next_BNV, self.written_BNL, length)

@@ -122,7 +122,7 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         self._check(settings, constraints or ())
         asked = self._asked(source, settings, constraints)
         found: list[list[Hypothesis]] = [[] for _ in asked]
-        never = [[self.words[token]] for token in {specials.padding, specials.start} - {specials.end}]
+        never = [[self.words[token]] for token in specials.unwritten]
         for banned in dict.fromkeys(each.banned for each in constraints or [Constraints()]):
             rows = [row for row in range(len(asked)) if constraints is None or constraints[row].banned == banned]
             forbidden = [[self.words[token] for token in phrase] for phrase in banned]
@@ -155,7 +155,6 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
         results = self._translate([asked[row] for row in rows], settings, forbidden, patience)
         end = self.words[specials.end]
         everything = self._log_probabilities([asked[row] for row in rows], results, settings, forbidden, end)
-        odd = {specials.padding, specials.start} - {specials.end}
         for row, result, log_probabilities in zip(rows, results, everything, strict=True):
             texts = [[self.ids[word] for word in text] for text in result.hypotheses]
             hypotheses = _hypotheses(texts, log_probabilities, asked[row].limit, specials.end, settings)
@@ -163,7 +162,7 @@ class CTranslate2Model(SequenceModel[Any], OwnSearch):
             # Rows that share a batch share the limit of the longest. With enough texts that ended within its own, a row
             # stopped where it would have stopped alone. At the limit, texts without an end push out those with one.
             at_limit = any(len(text) > asked[row].limit + 1 or text[-1:] != [end] for text in result.hypotheses)
-            if any(odd & set(each.tokens) for each in hypotheses):
+            if any(specials.unwritten & set(each.tokens) for each in hypotheses):
                 again.odd.append(row)
             elif at_limit:
                 again.at_limit.append(row)

@@ -22,7 +22,7 @@ from regard.decoding.search import SearchSettings
 from regard.errors import DataError, MissingError, UsageError
 from regard.interop import weights
 from regard.interop.tensors import Tensors, flatten
-from regard.interop.unpickling import Shell, read_checkpoint
+from regard.interop.unpickling import plain, read_checkpoint
 from regard.interop.wordlists import by_codes, by_spaces, check_words
 from regard.models.transformer import Tie, TransformerSettings
 from regard.text.learning import END, PADDING, START
@@ -47,18 +47,8 @@ def read(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor], Tokenize
     theirs = Tensors(_upgraded(flatten(content["model"], files[0])), files[0])
     settings = _settings(told, theirs, files[0])
     state = _state(settings, told, theirs)
-    tokenizer = _tokenizer(folder, told, settings, state)
+    tokenizer = _tokenizer(folder, told, state)
     return settings, state, tokenizer, SearchSettings(beam=5, penalty="length", alpha=1.0)
-
-
-def plain(value: Any) -> Any:
-    """Settings without the classes they were kept in: omegaconf's, argparse's."""
-    if isinstance(value, Shell):
-        values = vars(value)
-        if "_val" in values:
-            return plain(values["_val"])
-        return plain(values.get("_content", {name: each for name, each in values.items() if name != "arguments"}))
-    return {name: plain(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 
 def _told(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -166,19 +156,26 @@ def _state(settings: TransformerSettings, told: Mapping[str, Any], theirs: Tenso
     return state
 
 
-def _tokenizer(
-    folder: Path, told: Mapping[str, Any], settings: TransformerSettings, state: Mapping[str, Tensor]
-) -> Tokenizer:
-    lists = sorted(folder.glob("dict.*.txt"))
+def _tokenizer(folder: Path, told: Mapping[str, Any], state: Mapping[str, Tensor]) -> Tokenizer:
     named = [folder / f"dict.{told.get(side)}.txt" for side in ("source_lang", "target_lang")]
-    source, target = named if all(file.is_file() for file in named) else (lists[0], lists[-1])
-    if len(lists) > 2 and source != named[0]:
-        raise UsageError(f"{folder}: must hold dict.txt of the source and of the target alone, but has {len(lists)}.")
-    sizes = {target: len(state["embedding.table.weight"])}
-    reads = state.get("own_source_embedding.table.weight", state["embedding.table.weight"])
-    sides = [_side(folder, target, sizes[target]), _side(folder, source, len(reads))]
-    same = sides[0].to_json() == sides[1].to_json()
-    return sides[0] if same else Tokenizer(sides[0].rules, sides[1], sides[0].size)
+    if all(file.is_file() for file in named):
+        source, target = named
+    else:
+        lists = sorted(folder.glob("dict.*.txt"))
+        if not lists:
+            raise MissingError(
+                f"{folder}: must hold dict.LANGUAGE.txt of source and target, but has none. "
+                "Copy both from where the model was trained."
+            )
+        if len(lists) > 2:
+            raise UsageError(
+                f"{folder}: must hold dict.txt of the source and of the target alone, but has {len(lists)}."
+            )
+        source, target = lists[0], lists[-1]
+    writes = state["embedding.table.weight"]
+    reads = state.get("own_source_embedding.table.weight", writes)
+    own, other = _side(folder, target, len(writes)), _side(folder, source, len(reads))
+    return own if own.to_json() == other.to_json() else Tokenizer(own.rules, other, own.size)
 
 
 def _side(folder: Path, file: Path, size: int) -> Tokenizer:

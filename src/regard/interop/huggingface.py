@@ -301,7 +301,7 @@ def lacking(settings: ModelSettings) -> list[str]:
         found.append(f"d_v = {sizes.d_v} (only d_k can be expressed)")
     if settings.activation not in WRITTEN:
         found.append(f'activation = "{settings.activation}"')
-    if weights.has_last_norm(settings) != (settings.norm == "pre"):
+    if settings.ends_in_norm != (settings.norm == "pre"):
         found.append(f'final_norm = {str(settings.final_norm).lower()} with norm = "{settings.norm}"')
     if isinstance(settings, GPTSettings):
         if settings.positions != "learned":
@@ -393,7 +393,7 @@ def generation_out(
     long as the model allows, a text as long as `regard generate` writes it. That is said in new tokens: to whoever asks
     for `max_new_tokens`, as one should, transformers complains of any `max_length` in this file.
     """
-    never = sorted({specials.padding, specials.start} - {specials.end})
+    never = sorted(specials.unwritten)
     config: dict[str, Any] = {
         "bos_token_id": specials.start, "eos_token_id": specials.end, "pad_token_id": specials.padding,
     }  # fmt: skip

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from regard.decoding.search import SearchSettings
 from regard.errors import DataError, MissingError, UsageError
-from regard.interop.fairseq import plain
 from regard.interop.tensors import Tensors
-from regard.interop.unpickling import Shell, read_checkpoint
+from regard.interop.unpickling import Shell, plain, read_checkpoint
+from regard.interop.weights import linear_in, norm_in
 from regard.interop.wordlists import by_spaces, check_words
 from regard.models.transformer import Tie, TransformerSettings
 from regard.text.learning import END, PADDING, START
@@ -115,16 +115,16 @@ def _state(settings: TransformerSettings, theirs: Tensors, vocabulary: int, read
     for number in range(settings.encoder_layers):
         other, mine = f"encoder.transformer.{number}", f"encoder.layers.{number}"
         state |= _attention(theirs, f"{other}.self_attn", f"{mine}.attention", width)
-        state |= _norm(theirs, f"{other}.layer_norm", f"{mine}.around_attention.norm", width)
+        state |= norm_in(theirs, f"{other}.layer_norm", f"{mine}.around_attention.norm", width)
         state |= _feedforward(theirs, other, mine, settings)
     for number in range(settings.decoder_layers):
         other, mine = f"decoder.transformer_layers.{number}", f"decoder.{number}"
         for attention, name, norm in (("self_attn", "attention", 1), ("context_attn", "cross_attention", 2)):
             state |= _attention(theirs, f"{other}.{attention}", f"{mine}.{name}", width)
-            state |= _norm(theirs, f"{other}.layer_norm_{norm}", f"{mine}.around_{name}.norm", width)
+            state |= norm_in(theirs, f"{other}.layer_norm_{norm}", f"{mine}.around_{name}.norm", width)
         state |= _feedforward(theirs, other, mine, settings)
-    state |= _norm(theirs, "encoder.layer_norm", "encoder.norm", width)
-    state |= _norm(theirs, "decoder.layer_norm", "decoder_norm", width)
+    state |= norm_in(theirs, "encoder.layer_norm", "encoder.norm", width)
+    state |= norm_in(theirs, "decoder.layer_norm", "decoder_norm", width)
     theirs.finish()
     return state
 
@@ -150,16 +150,10 @@ def _attention(theirs: Tensors, other: str, mine: str, width: int) -> dict[str, 
 
 
 def _feedforward(theirs: Tensors, other: str, mine: str, settings: TransformerSettings) -> dict[str, Tensor]:
-    width, inner = settings.d_model, settings.d_ff
-    state = _norm(theirs, f"{other}.feed_forward.layer_norm", f"{mine}.around_feedforward.norm", width)
-    for linear, name, sizes in (("w_1", "inner", (inner, width)), ("w_2", "outer", (width, inner))):
-        state[f"{mine}.feedforward.{name}.weight"] = theirs.take(f"{other}.feed_forward.{linear}.weight", *sizes)
-        state[f"{mine}.feedforward.{name}.bias"] = theirs.take(f"{other}.feed_forward.{linear}.bias", sizes[0])
-    return state
-
-
-def _norm(theirs: Tensors, other: str, mine: str, width: int) -> dict[str, Tensor]:
-    return {f"{mine}.{part}": theirs.take(f"{other}.{part}", width) for part in ("weight", "bias")}
+    width, inner, network = settings.d_model, settings.d_ff, f"{other}.feed_forward"
+    state = norm_in(theirs, f"{network}.layer_norm", f"{mine}.around_feedforward.norm", width)
+    state |= linear_in(theirs, f"{network}.w_1", f"{mine}.feedforward.inner", inner, width)
+    return state | linear_in(theirs, f"{network}.w_2", f"{mine}.feedforward.outer", width, inner)
 
 
 def _words(vocab: Any, side: str, file: Path) -> list[str]:

@@ -157,7 +157,7 @@ class TransformersSide:
         specials = inputs.specials
         penalty = SearchSettings().alpha if inputs.translates else 0.0
         options: dict[str, Any] = {"length_penalty": penalty, "early_stopping": "never"} if beam > 1 else {}
-        never = sorted({specials.padding, specials.start} - {specials.end})
+        never = sorted(specials.unwritten)
         if inputs.translates:
             options["decoder_start_token_id"] = specials.start
         # What the folder says of its own accord must not come between.

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from regard.errors import DataError, MissingError
 from regard.interop.tensors import Tensors, read_file
+from regard.interop.weights import linear_in, norm_in
 from regard.models.transformer import Tie, TransformerSettings
 from regard.text.tokenizer import Tokenizer
 
@@ -137,27 +138,21 @@ def _state(
             for attention, name in zip(("self_attn", "multihead_attn"), names[:-1], strict=False):
                 state |= _attention(theirs, f"{other}.{attention}", f"{mine}.{name}", width)
             for place, name in enumerate(names, 1):
-                state |= _norm(theirs, f"{other}.norm{place}", f"{mine}.around_{name}.norm", width)
-            for linear, name, sizes in (("linear1", "inner", (inner, width)), ("linear2", "outer", (width, inner))):
-                state[f"{mine}.feedforward.{name}.weight"] = theirs.take(f"{other}.{linear}.weight", *sizes)
-                state[f"{mine}.feedforward.{name}.bias"] = theirs.take(f"{other}.{linear}.bias", sizes[0])
+                state |= norm_in(theirs, f"{other}.norm{place}", f"{mine}.around_{name}.norm", width)
+            state |= linear_in(theirs, f"{other}.linear1", f"{mine}.feedforward.inner", inner, width)
+            state |= linear_in(theirs, f"{other}.linear2", f"{mine}.feedforward.outer", width, inner)
     if settings.final_norm:
-        state |= _norm(theirs, f"{prefix}encoder.norm", "encoder.norm", width)
-        state |= _norm(theirs, f"{prefix}decoder.norm", "decoder_norm", width)
+        state |= norm_in(theirs, f"{prefix}encoder.norm", "encoder.norm", width)
+        state |= norm_in(theirs, f"{prefix}decoder.norm", "decoder_norm", width)
     theirs.finish()
     return state
 
 
 def _attention(theirs: Tensors, other: str, mine: str, width: int) -> dict[str, Tensor]:
     """torch keeps queries, keys and values in one matrix."""
-    state = {f"{mine}.output.weight": theirs.take(f"{other}.out_proj.weight", width, width)}
-    state[f"{mine}.output.bias"] = theirs.take(f"{other}.out_proj.bias", width)
+    state = linear_in(theirs, f"{other}.out_proj", f"{mine}.output", width, width)
     for part, sizes in (("weight", (3 * width, width)), ("bias", (3 * width,))):
         joint: Tensor = theirs.take(f"{other}.in_proj_{part}", *sizes)
         query, keys_values = torch.split(joint, [width, 2 * width])
         state |= {f"{mine}.query.{part}": query.contiguous(), f"{mine}.key_value.{part}": keys_values.contiguous()}
     return state
-
-
-def _norm(theirs: Tensors, other: str, mine: str, width: int) -> dict[str, Tensor]:
-    return {f"{mine}.{part}": theirs.take(f"{other}.{part}", width) for part in ("weight", "bias")}

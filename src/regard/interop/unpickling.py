@@ -60,6 +60,16 @@ class Shell:
         self.__dict__.setdefault("items", []).extend(values)
 
 
+def plain(value: Any) -> Any:
+    """Settings without the classes they were kept in: omegaconf's, argparse's."""
+    if isinstance(value, Shell):
+        values = vars(value)
+        if "_val" in values:
+            return plain(values["_val"])
+        return plain(values.get("_content", {name: each for name, each in values.items() if name != "arguments"}))
+    return {name: plain(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+
+
 class _Named(dict[Any, Any]):
     """An ordered dictionary; torch hangs attributes on it that nobody needs."""
 

@@ -23,13 +23,10 @@ from regard.interop.tensors import Tensors
 from regard.layers.attention import Attention
 from regard.layers.positions import SinusoidalPositions
 from regard.models.gpt import GPT, GPTSettings
-from regard.models.transformer import StackSettings, Transformer, TransformerSettings
+from regard.models.transformer import Transformer, TransformerSettings
 
 State = dict[str, Tensor]
 PARTS = ("weight", "bias")
-
-
-# ---- GPT-2
 
 
 def as_trained(loaded: Loaded) -> Transformer | GPT:
@@ -41,12 +38,31 @@ def as_trained(loaded: Loaded) -> Transformer | GPT:
     return model
 
 
+# ---- parts that look alike everywhere
+
+
+def norm_in(theirs: Tensors, other: str, mine: str, width: int) -> State:
+    """A norm under our name."""
+    return {f"{mine}.{part}": theirs.take(f"{other}.{part}", width) for part in PARTS}
+
+
+def linear_in(theirs: Tensors, other: str, mine: str, outputs: int, inputs: int) -> State:
+    """A linear map under our name, where it is stored as ours: [out, in]."""
+    return {
+        f"{mine}.weight": theirs.take(f"{other}.weight", outputs, inputs),
+        f"{mine}.bias": theirs.take(f"{other}.bias", outputs),
+    }
+
+
+# ---- GPT-2
+
+
 def gpt2_in(theirs: Tensors, settings: GPTSettings, vocabulary: int) -> State:
     """GPT-2's tensors under our names; raises if there are others, or too few."""
     width, inner, root = settings.d_model, settings.d_ff, gpt2_root(theirs)
     state = {"embedding.table.weight": theirs.take(f"{root}wte.weight", vocabulary, width)}
     state["embedding.positions.table.weight"] = theirs.take(f"{root}wpe.weight", settings.max_positions, width)
-    state |= _norm_in(theirs, f"{root}ln_f", "norm", width)
+    state |= norm_in(theirs, f"{root}ln_f", "norm", width)
     for number in range(settings.layers):
         block, ours = f"{root}h.{number}", f"layers.{number}"
         joint = {"weight": theirs.take(f"{block}.attn.c_attn.weight", width, 3 * width).T}
@@ -61,8 +77,8 @@ def gpt2_in(theirs: Tensors, settings: GPTSettings, vocabulary: int) -> State:
         ):
             state[f"{ours}.{name}.weight"] = theirs.take(f"{block}.{other}.weight", *sizes).T
             state[f"{ours}.{name}.bias"] = theirs.take(f"{block}.{other}.bias", sizes[1])
-        state |= _norm_in(theirs, f"{block}.ln_1", f"{ours}.around_attention.norm", width)
-        state |= _norm_in(theirs, f"{block}.ln_2", f"{ours}.around_feedforward.norm", width)
+        state |= norm_in(theirs, f"{block}.ln_1", f"{ours}.around_attention.norm", width)
+        state |= norm_in(theirs, f"{block}.ln_2", f"{ours}.around_feedforward.norm", width)
         theirs.skip(f"{block}.attn.bias", f"{block}.attn.masked_bias")  # masks, stored by older versions
     if settings.tied:
         theirs.skip_copies(f"{root}wte.weight", "lm_head.weight")
@@ -114,15 +130,10 @@ def bart_layers_in(theirs: Tensors, settings: TransformerSettings, root: str = "
     ):
         for number in range(layers):
             state |= _bart_layer_in(theirs, f"{root}{side}.layers.{number}", f"{ours}.{number}", settings)
-    if has_last_norm(settings):
-        state |= _norm_in(theirs, f"{root}encoder.layer_norm", "encoder.norm", width)
-        state |= _norm_in(theirs, f"{root}decoder.layer_norm", "decoder_norm", width)
+    if settings.ends_in_norm:
+        state |= norm_in(theirs, f"{root}encoder.layer_norm", "encoder.norm", width)
+        state |= norm_in(theirs, f"{root}decoder.layer_norm", "decoder_norm", width)
     return state
-
-
-def has_last_norm(settings: StackSettings) -> bool:
-    """Whether a norm follows the last layer."""
-    return settings.norm == "pre" if settings.final_norm is None else settings.final_norm
 
 
 def _bart_layer_in(theirs: Tensors, other: str, mine: str, settings: TransformerSettings) -> State:
@@ -136,12 +147,10 @@ def _bart_layer_in(theirs: Tensors, other: str, mine: str, settings: Transformer
             state[f"{mine}.{name}.query.{part}"] = query
             state[f"{mine}.{name}.key_value.{part}"] = torch.cat([key, value])
             state[f"{mine}.{name}.output.{part}"] = output
-        state |= _norm_in(theirs, f"{other}.{attention}_layer_norm", f"{mine}.around_{name}.norm", width)
-    state[f"{mine}.feedforward.inner.weight"] = theirs.take(f"{other}.fc1.weight", inner, width)
-    state[f"{mine}.feedforward.inner.bias"] = theirs.take(f"{other}.fc1.bias", inner)
-    state[f"{mine}.feedforward.outer.weight"] = theirs.take(f"{other}.fc2.weight", width, inner)
-    state[f"{mine}.feedforward.outer.bias"] = theirs.take(f"{other}.fc2.bias", width)
-    return state | _norm_in(theirs, f"{other}.final_layer_norm", f"{mine}.around_feedforward.norm", width)
+        state |= norm_in(theirs, f"{other}.{attention}_layer_norm", f"{mine}.around_{name}.norm", width)
+    state |= linear_in(theirs, f"{other}.fc1", f"{mine}.feedforward.inner", inner, width)
+    state |= linear_in(theirs, f"{other}.fc2", f"{mine}.feedforward.outer", width, inner)
+    return state | norm_in(theirs, f"{other}.final_layer_norm", f"{mine}.around_feedforward.norm", width)
 
 
 def bart_layers_out(ours: Mapping[str, Tensor], settings: TransformerSettings, root: str = "model.") -> State:
@@ -164,7 +173,7 @@ def bart_layers_out(ours: Mapping[str, Tensor], settings: TransformerSettings, r
                 theirs[f"{other}.fc1.{part}"] = ours[f"{mine}.feedforward.inner.{part}"]
                 theirs[f"{other}.fc2.{part}"] = ours[f"{mine}.feedforward.outer.{part}"]
                 theirs[f"{other}.final_layer_norm.{part}"] = ours[f"{mine}.around_feedforward.norm.{part}"]
-    if has_last_norm(settings):
+    if settings.ends_in_norm:
         for other, mine in (("encoder.layer_norm", "encoder.norm"), ("decoder.layer_norm", "decoder_norm")):
             theirs |= {f"{root}{other}.{part}": ours[f"{mine}.{part}"] for part in PARTS}
     return theirs
@@ -173,10 +182,6 @@ def bart_layers_out(ours: Mapping[str, Tensor], settings: TransformerSettings, r
 def _attentions(mine: str) -> list[tuple[str, str]]:
     own = [("self_attn", "attention")]
     return own if mine.startswith("encoder") else [*own, ("encoder_attn", "cross_attention")]
-
-
-def _norm_in(theirs: Tensors, other: str, mine: str, width: int) -> State:
-    return {f"{mine}.{part}": theirs.take(f"{other}.{part}", width) for part in PARTS}
 
 
 # ---- the order of the model's coordinates

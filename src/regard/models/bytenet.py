@@ -39,6 +39,7 @@ from regard.layers.convolution import (
 from regard.layers.dropout import Dropout
 from regard.models.convolutional import ConvolutionalModel, initialise
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -64,9 +65,7 @@ class ByteNetSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("channels", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        check_at_least(1, self, "channels", "repeats")
         if not self.dilations or min(self.dilations) < 1:
             raise ValueError(f"`dilations` must be numbers of at least 1, but are {list(self.dilations)}")
         check_kernel("encoder_kernel", self.encoder_kernel, centred=True)
@@ -75,10 +74,8 @@ class ByteNetSettings:
             raise ValueError(
                 f"`stretch` must be at least 1, or the source would be cut, and at most 100, but is {self.stretch}"
             )
-        if self.extra_columns < 0:
-            raise ValueError(f"`extra_columns` must be at least 0, but is {self.extra_columns}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        check_at_least(0, self, "extra_columns")
+        check_shares(self, "dropout")
 
     @property
     def encoder_receptive_field(self) -> int:

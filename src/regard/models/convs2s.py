@@ -45,6 +45,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.mask import Mask, Visible
 from regard.models.convolutional import ConvolutionalModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 EVERYTHING = Mask()
 
@@ -83,11 +84,8 @@ class ConvS2SSettings:
                         f"but has {(layers, channels, kernel)}"
                     )
                 check_kernel(f"{name}'s kernel", kernel, centred=name == "encoder")
-        for name in ("embedding", "max_positions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        check_at_least(1, self, "embedding", "max_positions")
+        check_shares(self, "dropout")
 
     @property
     def encoder_receptive_field(self) -> int:

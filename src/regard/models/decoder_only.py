@@ -12,7 +12,6 @@ Everything else follows from positions and segments: who sees whom, several pair
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,6 +24,7 @@ from regard.layers.branches import Branches, sentences_of
 from regard.layers.positions import check_length
 from regard.models.gpt import CausalTransformer, GPTSettings
 from regard.models.interface import Criterion
+from regard.settings.bounds import check_weights
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class DecoderOnlySettings(GPTSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.source_loss < math.inf:
-            raise ValueError(f"`source_loss` must be at least 0 and finite, but is {self.source_loss}")
+        check_weights(self, "source_loss")
 
 
 @dataclass(frozen=True)

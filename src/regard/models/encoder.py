@@ -25,6 +25,7 @@ from regard.layers.recurrent import Cell, Links, RecurrentEncoder, StackSizes, r
 from regard.models import transformer
 from regard.models.transformer import StackSettings
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 # ---- settings
 
@@ -40,7 +41,7 @@ class TransformerBodySettings(StackSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_at_least_one(layers=self.layers)
+        check_at_least(1, self, "layers")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class RecurrentBodySettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        _check_at_least_one(layers=self.layers, d_model=self.d_model, d_embedding=self.d_embedding)
-        _check_dropout(self.dropout)
+        check_at_least(1, self, "layers", "d_model", "d_embedding")
+        check_shares(self, "dropout")
         if self.bidirectional and self.d_model % 2:
             raise ValueError(f"`d_model` must be even where `bidirectional` is set, but is {self.d_model}")
 
@@ -85,9 +86,9 @@ class ConvolutionBodySettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        _check_at_least_one(layers=self.layers, d_model=self.d_model)
+        check_at_least(1, self, "layers", "d_model")
         check_kernel("kernel", self.kernel, centred=True)
-        _check_dropout(self.dropout)
+        check_shares(self, "dropout")
 
     @property
     def receptive_field(self) -> int:
@@ -96,17 +97,6 @@ class ConvolutionBodySettings:
 
 
 BodySettings = TransformerBodySettings | RecurrentBodySettings | ConvolutionBodySettings
-
-
-def _check_at_least_one(**sizes: int | None) -> None:
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1, but is {value}")
-
-
-def _check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise ValueError(f"`dropout` must be at least 0 and below 1, but is {dropout}")
 
 
 # ---- bodies

@@ -25,6 +25,7 @@ from regard.layers.mask import Mask, Visible
 from regard.layers.positions import LearnedPositions, PositionKind
 from regard.models.interface import SequenceModel, StateT
 from regard.models.transformer import StackSettings, initialise, look_back
+from regard.settings.bounds import check_at_least
 
 SPREAD = 0.02  # GPT-2's standard deviation of initial weights
 
@@ -46,8 +47,7 @@ class GPTSettings(StackSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers < 1:
-            raise ValueError(f"`layers` must be at least 1, but is {self.layers}")
+        check_at_least(1, self, "layers")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from regard.layers.recurrent import (
 )
 from regard.models.interface import Criterion, SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 Context = Literal["last", "projected", "mean"]
 Attend = Literal["before", "after"]
@@ -100,12 +101,8 @@ class RecurrentSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("encoder_layers", "decoder_layers", "d_model", "d_embedding", "d_ff"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        check_at_least(1, self, "encoder_layers", "decoder_layers", "d_model", "d_embedding", "d_ff")
+        check_shares(self, "dropout")
         if self.bidirectional and self.d_model % 2:
             raise ValueError(f"`d_model` must be even where `bidirectional` is set, but is {self.d_model}")
         if self.context == "last" and self.encoder_layers != self.decoder_layers:

@@ -7,7 +7,6 @@ Shapes: B rows, T tokens, D model, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,6 +18,7 @@ from regard.batch import Batch, Tokens
 from regard.layers.recurrent import Cell, Hidden, Links, RecurrentStack, StackSizes, initialise, row_lengths
 from regard.models.interface import Carried, ContinuingModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_positive, check_shares
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,9 @@ class RecurrentLMSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("layers", "d_model"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
-        if self.spread is not None and not 0 < self.spread < math.inf:
-            raise ValueError(f"`spread` must be positive and finite, but is {self.spread}")
+        check_at_least(1, self, "layers", "d_model")
+        check_shares(self, "dropout")
+        check_positive(self, "spread")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from regard.layers.mask import Mask, Visible
 from regard.layers.positions import PositionKind, check_length
 from regard.models.interface import SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 Tie = Literal["all", "target", "embeddings", "none"]
 EVERYTHING = Mask()
@@ -67,18 +68,14 @@ class StackSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("d_model", "d_ff", "heads", "d_k", "d_v", "max_positions", "reach", "window"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
+        check_at_least(1, self, "d_model", "d_ff", "heads", "d_k", "d_v", "max_positions", "reach", "window")
         if self.d_k is None and self.d_model % self.heads:
             raise ValueError(
                 f"`d_model` must be a multiple of `heads` ({self.heads}) unless `d_k` is given, but is {self.d_model}"
             )
         if self.positions == "rotary" and self.layer_sizes().d_k % 2:
             raise ValueError(f"`d_k` must be even for rotary positions, but is {self.layer_sizes().d_k}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        check_shares(self, "dropout")
         if not 0 < self.norm_epsilon < 1:
             raise ValueError(f"`norm_epsilon` must be above 0 and below 1, but is {self.norm_epsilon}")
         check_experts(self.experts, self.active_experts, self.balance)
@@ -108,10 +105,14 @@ class StackSettings:
         """An embedding of these sizes."""
         return Embedding(vocabulary, self.d_model, self.dropout, self.positions, self.max_positions, scaled)
 
+    @property
+    def ends_in_norm(self) -> bool:
+        """Whether a norm follows the last layer: post-norm layers end in one already, pre-norm stacks need one."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
+
     def last_norm(self) -> nn.Module:
-        """What follows the last layer: post-norm layers end in a norm already, pre-norm stacks need one."""
-        wanted = self.norm == "pre" if self.final_norm is None else self.final_norm
-        return nn.LayerNorm(self.d_model, self.norm_epsilon) if wanted else nn.Identity()
+        """What follows the last layer."""
+        return nn.LayerNorm(self.d_model, self.norm_epsilon) if self.ends_in_norm else nn.Identity()
 
     @property
     def limit(self) -> int | None:
@@ -159,9 +160,7 @@ class TransformerSettings(StackSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        check_at_least(1, self, "encoder_layers", "decoder_layers")
 
 
 @dataclass(frozen=True)

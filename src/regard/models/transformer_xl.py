@@ -27,6 +27,7 @@ from regard.layers.mask import Mask
 from regard.layers.positions import PositionKind
 from regard.models.gpt import GPT, GPTSettings, GPTState
 from regard.models.interface import Carried, ContinuingModel
+from regard.settings.bounds import check_at_least
 
 # Keys are kept from row to row, so they must not depend on where they stood; rotary ones are turned by it.
 ABSOLUTE: tuple[PositionKind, ...] = ("sinusoidal", "learned", "rotary")
@@ -49,8 +50,7 @@ class TransformerXLSettings(GPTSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.memory < 1:
-            raise ValueError(f"`memory` must be at least 1, but is {self.memory}")
+        check_at_least(1, self, "memory")
         if self.positions in ABSOLUTE:
             raise ValueError(
                 f"`positions` must be told by distances ({', '.join(DISTANCES)}), which go on from row to row, but are "

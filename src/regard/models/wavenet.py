@@ -29,6 +29,7 @@ from regard.layers.convolution import CausalConvolution, Past, check_kernel, rec
 from regard.layers.dropout import Dropout
 from regard.models.convolutional import ConvolutionalModel, initialise
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_shares
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,11 @@ class WaveNetSettings:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("channels", "skip_channels", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        check_at_least(1, self, "channels", "skip_channels", "repeats")
         if not self.dilations or min(self.dilations) < 1:
             raise ValueError(f"`dilations` must be numbers of at least 1, but are {list(self.dilations)}")
         check_kernel("kernel", self.kernel, centred=False)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        check_shares(self, "dropout")
 
     @property
     def receptive_field(self) -> int:

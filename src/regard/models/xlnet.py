@@ -34,6 +34,7 @@ from regard.layers.positions import PositionKind
 from regard.models.gpt import GPTState
 from regard.models.interface import FillsGaps, SequenceModel
 from regard.models.transformer import StackSettings, initialise, look_back
+from regard.settings.bounds import check_at_least
 
 KNOWN = -1  # the turn of a sentence's first token
 
@@ -55,8 +56,7 @@ class XLNetSettings(StackSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers < 1:
-            raise ValueError(f"`layers` must be at least 1, but is {self.layers}")
+        check_at_least(1, self, "layers")
         if not 0 < self.predicted <= 1:
             raise ValueError(f"`predicted` must be above 0 and at most 1, but is {self.predicted}")
         if self.positions in ("sinusoidal", "learned"):

@@ -25,7 +25,7 @@ COPY = "Copy it again, or export it again from where it was made."
 def check_midi(data: bytes, place: str) -> None:
     """Raise DataError unless `data` is a MIDI file that can be read to its end; `place` is named in the error."""
     if len(data) > LARGEST:
-        raise DataError(f"{place}: a MIDI file must have at most {LARGEST:,} bytes, but has {len(data):,}. Cut it up.")
+        raise too_large(place, len(data))
     if data[:4] != b"MThd":
         found = f"begins with {_shown(data[:4])}" if data else "is empty"
         raise DataError(f"{place}: must be a MIDI file, which begins with MThd, but {found}. Is it the right file?")
@@ -42,6 +42,11 @@ def check_midi(data: bytes, place: str) -> None:
             "Save it with musical time."
         )
     _check_chunks(data, place, tracks)
+
+
+def too_large(place: str, size: int) -> DataError:
+    """What to raise for a file that is larger than any of music."""
+    return DataError(f"{place}: a MIDI file must have at most {LARGEST:,} bytes, but has {size:,}. Cut it up.")
 
 
 def _shown(data: bytes) -> str:

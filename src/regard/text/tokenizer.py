@@ -32,7 +32,7 @@ from regard.text.words import SPACE, WordTable, spaces_of
 
 __all__ = [
     "END", "END_OF_TEXT", "PADDING", "START", "UNKNOWN", "GPT2Files", "Imported", "MusicEvents",
-    "Tokenizer", "TokenizerSettings", "VocabularySettings",
+    "TextsOf", "Tokenizer", "TokenizerSettings", "VocabularySettings",
 ]  # fmt: skip
 
 VocabularySettings = TokenizerSettings | GPT2Files | Imported | MusicEvents
@@ -125,9 +125,9 @@ class Tokenizer:
         """
         learning.check_can_be_read_twice(pairs)
         if isinstance(settings, GPT2Files | Imported | MusicEvents) or settings.shared:
-            return cls.learn(_Texts(pairs, ("source", "target")), settings, languages, status)
-        target = learning.learn(_Texts(pairs, ("target",)), settings, status=status)
-        return cls(target, cls.learn(_Texts(pairs, ("source",)), settings, languages, status))
+            return cls.learn(TextsOf(pairs, ("source", "target")), settings, languages, status)
+        target = learning.learn(TextsOf(pairs, ("target",)), settings, status=status)
+        return cls(target, cls.learn(TextsOf(pairs, ("source",)), settings, languages, status))
 
     @classmethod
     def from_gpt2(cls, encoder: Path, merges: Path) -> Tokenizer:
@@ -323,7 +323,7 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
-class _Texts:
+class TextsOf:
     """The texts of one side or of both, as often as they are asked for."""
 
     pairs: Iterable[TextPair]

@@ -36,7 +36,6 @@ from regard.training.team import ALONE, Team
 
 STATE = "state.json"
 CPU = torch.device("cpu")
-# What systems call a full disk, a used up quota, and a file that may not grow any more.
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from regard.layers.block import DecoderLayer, EncoderLayer
 from regard.layers.dropout import TokenCut
 from regard.layers.experts import MixtureOfExperts
 from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
+from regard.settings.bounds import check_shares, check_weights
 from regard.training.loss import smoothed_cross_entropy, total_loss
 from regard.training.reward import Rewards
 
@@ -51,11 +52,8 @@ class ObjectiveSettings:
     """How many translations of each sentence are drawn for it."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"`label_smoothing` must be at least 0 and below 1, but is {self.label_smoothing}")
-        for name in ("r_drop", "simcut", "reward"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"`{name}` must be at least 0 and finite, but is {getattr(self, name)}")
+        check_shares(self, "label_smoothing")
+        check_weights(self, "r_drop", "simcut", "reward")
         if not 0 < self.simcut_rate < 1:
             raise ValueError(f"`simcut_rate` must be between 0 and 1, but is {self.simcut_rate}")
         if self.r_drop and self.simcut:

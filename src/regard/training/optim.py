@@ -25,6 +25,7 @@ from regard.errors import UsageError
 from regard.layers.experts import MixtureOfExperts
 from regard.layers.positions import RelativeWaves
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_positive, check_shares, check_weights
 from regard.training.muon import Muon, flops, matrices_of
 from regard.training.sharding import is_sharded
 
@@ -85,22 +86,15 @@ class OptimiserSettings:
         least = 1 if self.schedule in ("paper", "inverse-sqrt") else 0
         if self.warmup < least:
             raise ValueError(f"`warmup` must be at least {least} for schedule = {self.schedule}, but is {self.warmup}")
-        for name in ("factor", "rate", "epsilon", "length", "clip"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"`{name}` must be positive and finite, but is {value}")
+        check_positive(self, "factor", "rate", "epsilon", "length", "clip")
         if not 1 <= self.decay < math.inf:
             raise ValueError(f"`decay` must be at least 1 and finite, but is {self.decay}")
-        if self.decay_from < 0 or self.decay_every < 1:
-            name, least = ("decay_from", 0) if self.decay_from < 0 else ("decay_every", 1)
-            raise ValueError(f"`{name}` must be at least {least}, but is {getattr(self, name)}")
-        for name in ("beta1", "beta2", "momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
+        check_at_least(0, self, "decay_from")
+        check_at_least(1, self, "decay_every")
+        check_shares(self, "beta1", "beta2", "momentum")
         if not 0 <= self.final <= self.rate:
             raise ValueError(f"`final` must be from 0 to `rate` ({self.rate}), but is {self.final}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"`weight_decay` must be at least 0 and finite, but is {self.weight_decay}")
+        check_weights(self, "weight_decay")
         if self.weight_decay and self.kind not in ("adamw", "muon"):
             raise ValueError(f'`weight_decay` needs kind = "adamw" or "muon", but kind is "{self.kind}"')
         for name in ("length", "momentum"):

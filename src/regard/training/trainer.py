@@ -7,42 +7,42 @@ asks for a report.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.batch import IGNORED, Batch
+from regard.batch import Batch
 from regard.data.batching import Batches
 from regard.data.prefetch import Portion, Prefetch
 from regard.errors import DataError, UsageError
 from regard.layers.dropout import Noise
 from regard.machine import has_bf16
-from regard.memory import Halves, NoRoomError, ran_out, recording_ran_out
-from regard.models.interface import Carried, ContinuingModel, Learner, SequenceModel
+from regard.memory import ran_out, recording_ran_out
+from regard.models.interface import Learner, SequenceModel
 from regard.settings import check_words
+from regard.settings.bounds import check_at_least, check_positive
 from regard.training import checkpoint, graph, optim, sharding
 from regard.training.checkpoint import Snapshot
 from regard.training.graph import StepGraphs
-from regard.training.loss import smoothed_cross_entropy, total_likelihood
 from regard.training.objective import Objective, ObjectiveSettings
 from regard.training.optim import OptimiserSettings
 from regard.training.report import StepReport
 from regard.training.reward import Rewards
 from regard.training.sharding import WholeModel
 from regard.training.stopwatch import Stopwatch
+from regard.training.tally import Tally
 from regard.training.team import ALONE, Parallel, Team
+from regard.training.validation import Validation, Validator
 
 Precision = Literal["auto", "fp32", "bf16"]
 MANY_SHAPES = 16  # of batches: from there on compiling each takes longer than it saves
 RARE = 0.02  # a shape that fewer batches have than this share of all is not compiled
-RESUME = "See whether others use the device (nvidia-smi), then go on with --resume."
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,10 @@ class TrainingSettings(ObjectiveSettings):
     def __post_init__(self) -> None:
         check_words(self)
         super().__post_init__()
-        for name in ("steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {value}")
-        for name in ("bleu_lines", "keep_best"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        check_at_least(
+            1, self, "steps", "parts", "validate_every", "save_every", "keep", "average", "report_every", "patience"
+        )
+        check_at_least(0, self, "bleu_lines", "keep_best")
         kept = self.keep if self.average_of == "newest" else self.keep_best
         name = "keep" if self.average_of == "newest" else "keep_best"
         if self.average > kept:
@@ -109,8 +106,7 @@ class TrainingSettings(ObjectiveSettings):
             raise ValueError('`best_by` = "bleu" needs `bleu_lines` of at least 1, but it is 0')
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"`ema` must be between 0 and 1, but is {self.ema}")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ValueError(f"`minutes` must be positive and finite, but is {self.minutes}")
+        check_positive(self, "minutes")
         if self.by_clock and self.minutes is None:
             raise ValueError(
                 "`by_clock` needs `minutes`, at the end of which the rate is at its end, but it is not set"
@@ -118,26 +114,6 @@ class TrainingSettings(ObjectiveSettings):
         if self.by_clock and (schedule := self.optimiser.schedule) not in optim.ENDING:
             endings = " or ".join(f'"{name}"' for name in optim.ENDING)
             raise ValueError(f'`by_clock` needs `optimiser.schedule` = {endings}, which fall, but it is "{schedule}"')
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Likelihood of held-out text under the model: nats a token, end tokens included."""
-
-    nll: float
-    tokens: int
-    bytes: int = 0
-    """How long the text is in UTF-8, an end of line after each sentence; 0 if nobody knows."""
-
-    @property
-    def perplexity(self) -> float:
-        """exp(nats a token)."""
-        return math.exp(min(self.nll, 700.0))
-
-    @property
-    def perplexity_per_byte(self) -> float | None:
-        """exp(nats a byte): it does not depend on how text is cut into tokens."""
-        return math.exp(min(self.nll * self.tokens / self.bytes, 700.0)) if self.bytes else None
 
 
 class Trainer:
@@ -160,7 +136,7 @@ class Trainer:
         self.stopwatch = Stopwatch()
         """Whoever trains starts it; to try out some steps, leave it as it stands."""
         self.parts = settings.parts
-        self.bf16 = _bf16(settings.precision, self.device)
+        self._precision = partial(_computing, self.device, _bf16(settings.precision, self.device))
         self.seed, self.noise = seed, Noise(model, seed)
         self._random = checkpoint.random_state(self.device)
         compiled, sharded = self._compiles(), team.shards(settings.parallel, model)
@@ -185,9 +161,8 @@ class Trainer:
         self._compiled = compiled
         self._graphs = self._step_graphs()
         self._feed: Prefetch | None = None
-        self._tally = _Tally(self.device)
-        self._likelihood = smoothed_cross_entropy(0.0)
-        self._validation_parts = Halves()
+        self._tally = Tally(self.device)
+        self._validator = Validator(team, self.device, batches.streams, self._precision)
 
     def advance(self) -> None:
         """Read one batch and change the weights once; torch's generators stay as they were."""
@@ -219,7 +194,7 @@ class Trainer:
         torch._foreach_add_(means, way)
 
     def report(self) -> StepReport:
-        """What the steps since the last report did; here, and only here, a GPU is waited for."""
+        """What the steps since the last report did; a GPU is waited for."""
         return self._tally.report(self.step, self.team)
 
     @property
@@ -229,19 +204,9 @@ class Trainer:
 
     @torch.inference_mode()
     def validate(self, batches: Iterable[Batch], size: int = 0) -> Validation:
-        """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes.
-
-        Where memory runs out, they are read in parts: each member of a team its own, before all of them meet.
-        """
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        carried: Carried | None = {} if self.batches.streams else None
+        """The mean negative log-likelihood of `batches`, without smoothing or dropout; `size` is their bytes."""
         with self.reading() as model:
-            for number, batch in enumerate(batches):
-                if number % self.team.size == self.team.rank:
-                    for part in self._likelihood_and_labels(model, batch, carried):
-                        sums += part
-        total, tokens = self.team.sum(sums).tolist()
-        return Validation(total / max(tokens, 1), int(tokens), size)
+            return self._validator.validate(model, batches, size, self.step)
 
     @contextmanager
     def reading(self) -> Iterator[Learner]:
@@ -306,7 +271,7 @@ class Trainer:
         if self._reader.carried is not None and cursor != self.cursor:
             self._reader.carried = {}
         self.cursor = cursor
-        self._tally = _Tally(self.device)
+        self._tally = Tally(self.device)
 
     def close(self) -> None:
         """Stop reading ahead."""
@@ -427,38 +392,6 @@ class Trainer:
             part = batch if each >= rows else batch.rows(slice(first, first + each))
             yield self.team.rank * rows + first, part, first + each >= rows
 
-    def _likelihood_and_labels(self, model: Learner, batch: Batch, carried: Carried | None) -> list[Tensor]:
-        """The negative log-likelihood and the number of labels of each part of a batch, [2], in fp64."""
-        rows, slots = len(batch.labels_BT), (batch.source or batch.target).ids_BT.shape[1]
-
-        def read(part: slice) -> Tensor:
-            # A row that goes on from its own past belongs to all of them.
-            some = (batch.rows(part) if carried is None else batch).to(self.device)
-            after = None if carried is None else Carried(carried)
-            with self._precision():
-                likelihood = self._negative_log_likelihood(model, some, after)
-            if carried is not None and after is not None:
-                carried.update(after)  # not before all of it is done: it may have to be done again
-            return torch.stack([likelihood, (some.labels_BT != IGNORED).sum().double()])
-
-        def no_room(_: int) -> NoRoomError:
-            which, size = ("a row", slots) if carried is None else ("a batch of a `stream`", rows * slots)
-            return NoRoomError(f"validation after step {self.step:,}: {which}", f"{size:,} tokens", RESUME)
-
-        return self._validation_parts.in_parts(rows if carried is None else 1, read, no_room)
-
-    def _negative_log_likelihood(self, model: Learner, batch: Batch, carried: Carried | None) -> Tensor:
-        """Of all labels, []; `carried` is what the rows go on from, if they do, and is brought up to date."""
-        matrix = model.output_matrix() if isinstance(model, SequenceModel) else None
-        if matrix is None or not isinstance(model, SequenceModel):
-            return model.losses(batch, self._likelihood).double().sum()
-        if carried is not None and isinstance(model, ContinuingModel):
-            features, after = model.read_on(batch, carried)
-            carried.update(after)
-        else:
-            features = model.features(batch)
-        return total_likelihood(features, *matrix, batch.labels_BT)
-
     @contextmanager
     def _exactly(self) -> Iterator[None]:
         """Sums in one order, on a GPU, too, as long as a step takes: searches and validations need no such thing."""
@@ -483,17 +416,14 @@ class Trainer:
             finally:
                 self._random = checkpoint.random_state(self.device)
 
-    def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
-
     def _check_stream(self) -> None:
         """Each row goes on from its own past: nobody else may read some of them."""
-        if self.batches.streams and (self.team.size > 1 or self.settings.parts > 1):
-            if self.team.size > 1:
-                raise UsageError(
-                    "batch.layout: must not be `stream` with several processes, since each row goes on from its own "
-                    f"past, but there are {self.team.size} of them. Start one, or choose `blocks`."
-                )
+        if self.batches.streams and self.team.size > 1:
+            raise UsageError(
+                "batch.layout: must not be `stream` with several processes, since each row goes on from its own past, "
+                f"but there are {self.team.size} of them. Start one, or choose `blocks`."
+            )
+        if self.batches.streams and self.settings.parts > 1:
             raise UsageError(
                 'training.parts: must be 1 with `batch.layout = "stream"`, since each row goes on from its own past, '
                 f"but is {self.settings.parts}. Set `training.parts = 1`, or choose `blocks`."
@@ -512,56 +442,9 @@ class Trainer:
         return wanted
 
 
-class _Tally:
-    """What steps did, added up on the device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self.longest = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self._since: float | None = None
-        self._steps = self._tokens = self._slots = 0
-        self._rate = self._progress = 0.0
-        # Loss, norm, skipped steps, skipped in a row just now, the most in a row.
-        self._sums = torch.zeros(5, dtype=torch.float64, device=self._device)
-
-    def begin(self) -> None:
-        if self._since is None:
-            self._since = time.monotonic()
-
-    def add(self, loss: Tensor, norm: Tensor, usable: Tensor, portion: Portion, rate: float, progress: float) -> None:
-        zero = torch.zeros_like(loss)
-        streak = torch.where(usable, 0, self._sums[3] + 1)
-        self._sums = torch.stack(
-            [
-                self._sums[0] + torch.where(usable, loss, zero),
-                self._sums[1] + torch.where(usable, norm, zero),
-                self._sums[2] + ~usable,
-                streak,
-                torch.maximum(self._sums[4], streak),
-            ]
-        )
-        self._steps += 1
-        self._tokens += portion.tokens
-        self._slots += portion.slots
-        self._rate, self._progress = rate, progress
-
-    def report(self, step: int, team: Team) -> StepReport:
-        loss, norm, skipped, streak, longest = self._sums.tolist()
-        self.longest = int(longest)
-        counts = team.sum(torch.tensor([self._tokens, self._slots], dtype=torch.float64))
-        tokens, slots = (int(count) for count in counts.tolist())
-        seconds = time.monotonic() - (self._since or time.monotonic())
-        used = max(1, self._steps - int(skipped))
-        report = StepReport(
-            step, self._steps, loss / used, self._rate, norm / used, tokens, seconds, int(skipped),
-            padding=1 - tokens / max(slots, 1), progress=self._progress,
-        )  # fmt: skip
-        self._clear()
-        self._sums[3] = streak
-        return report
+def _computing(device: torch.device, bf16: bool) -> AbstractContextManager[object]:
+    """In half of the bits where there is something to gain by it."""
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if bf16 else nullcontext()
 
 
 def _bf16(precision: Precision, device: torch.device) -> bool:
