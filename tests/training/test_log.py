@@ -119,6 +119,15 @@ def test_a_report_of_several_steps_weighs_as_much_as_they_do(metrics: Path) -> N
     assert "loss 2.500 " in last_status(metrics, report(1, loss=4.0), report(4, loss=2.0, steps=3))
 
 
+@pytest.mark.parametrize("at_a_time", [1, 10, 20])
+def test_the_loss_shown_is_the_mean_of_the_last_twenty_steps(metrics: Path, at_a_time: int) -> None:
+    """So that it can be held against a usual course, whose losses are the means of stretches."""
+    steps = range(at_a_time, 61, at_a_time)
+    assert "loss 2.000 " in last_status(
+        metrics, *(report(step, loss=9.0 if step <= 40 else 2.0, steps=at_a_time) for step in steps)
+    )
+
+
 def test_what_is_unusual_stands_at_the_end_of_the_line(metrics: Path) -> None:
     stream = io.StringIO()
     log = TrainingLog(metrics, steps=1, first=0, status=StatusLine(stream))

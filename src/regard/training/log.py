@@ -15,7 +15,7 @@ from regard.status import StatusLine, clock, cut
 from regard.training.adapters import Sink
 from regard.training.report import Ending, StepReport
 
-SMOOTHING = 0.98
+LATEST = 20  # steps whose mean loss is shown: single batches jump about too much to read
 RECENT = 20.0  # seconds of training whose speed is shown
 
 
@@ -41,7 +41,7 @@ class TrainingLog:
         self._status = status or StatusLine()
         self._sinks = list(sinks)
         self._started = time.monotonic()
-        self._loss = _MovingMean()
+        self._losses: deque[tuple[int, float]] = deque()  # of so many steps their mean
         self._skipped = 0
         self._recent: deque[StepReport] = deque()
         self._second: tuple[int, float] | None = None  # where the second report began, and when
@@ -60,7 +60,9 @@ class TrainingLog:
         )
         made = report.steps - report.skipped
         if made > 0 and math.isfinite(report.loss):
-            self._loss.add(report.loss, made)
+            self._losses.append((made, report.loss))
+            while sum(steps for steps, _ in self._losses) - self._losses[0][0] >= LATEST:
+                self._losses.popleft()
         self._skipped += report.skipped
         self._recent.append(report)
         while sum(each.seconds for each in self._recent) - self._recent[0].seconds > RECENT:
@@ -104,9 +106,11 @@ class TrainingLog:
 
     def _line(self, report: StepReport, aside: str, time_left: float) -> str:
         tokens, seconds = (sum(getattr(each, name) for each in self._recent) for name in ("tokens", "seconds"))
+        steps = sum(steps for steps, _ in self._losses)
+        loss = sum(steps * loss for steps, loss in self._losses) / max(steps, 1)
         skipped = f"  {self._skipped:,} skipped" if self._skipped else ""
         return (
-            f"step {report.step:,}/{self._steps:,}  loss {self._loss.value:.3f}  rate {report.learning_rate:.1e}  "
+            f"step {report.step:,}/{self._steps:,}  loss {loss:.3f}  rate {report.learning_rate:.1e}  "
             f"{tokens / max(seconds, 1e-9):,.0f} tokens/s  {clock(min(self._left(report), time_left))} left{skipped}"
             f"{'  ' if aside else ''}{aside}"
         )
@@ -132,18 +136,6 @@ class TrainingLog:
             except Exception as error:  # days of training must not end because a server elsewhere did
                 self._sinks.remove(sink)
                 self.say(f"warning: {sink.name} gets no more numbers of this run: {error}. `metrics.jsonl` goes on.")
-
-
-class _MovingMean:
-    """The mean of the first values, then a slowly moving one: single batches jump about too much to read."""
-
-    def __init__(self) -> None:
-        self.value, self._seen = 0.0, 0
-
-    def add(self, value: float, times: int) -> None:
-        self._seen += times
-        weight = min(SMOOTHING**times, 1 - times / self._seen)
-        self.value = weight * self.value + (1 - weight) * value
 
 
 def sample_lines(sample: Sample, width: int) -> list[str]:
