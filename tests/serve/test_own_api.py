@@ -327,6 +327,28 @@ def test_bodies_that_are_no_question(client: httpx.Client, body: bytes, status: 
     assert ".." not in message
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("application/x-www-form-urlencoded", "'application/x-www-form-urlencoded'"),
+        ("text/plain; charset=utf-8", "'text/plain'"),
+        ("<b>", "another"),
+        (None, "missing"),
+    ],
+)
+@pytest.mark.parametrize("route", ["api/translate", "v1/completions"])
+def test_json_that_is_not_called_json_is_told_the_header(
+    client: httpx.Client, route: str, kind: str | None, told: str
+) -> None:
+    """As `curl -d` sends it."""
+    response = client.post(f"/{route}?x=1", content=b'{"text": "one"}', headers={"content-type": kind} if kind else {})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == (
+        f"content-type: must be 'application/json', but is {told}. Send it as a header: "
+        f"curl {client.base_url}/{route} -H 'content-type: application/json' -d '{{…}}'"
+    )
+
+
 def test_texts_of_every_length_and_script(client: httpx.Client) -> None:
     short = ["\x00", "a\u0000b", "\u2028", "\u202eabc", "👩‍👩‍👧", "ضصث", "<unk>", "</s> <s> <pad>"]
     long = ["x" * 5000, "two " * 1200]
