@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 import torch
 
+from regard import shipped
+from regard.api import load
 from regard.batch import IGNORED, Batch, Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.sampling import SamplingSettings, sample
@@ -77,8 +79,16 @@ def test_chances_are_those_that_sampling_draws_by(sampling: SamplingSettings) ->
 
 def test_an_empty_and_a_long_text() -> None:
     bundle = tiny("gpt")
-    assert next_tokens(bundle, "").text_tokens == ()
-    assert len(next_tokens(bundle, "one " * 100).tokens) == 10
+    empty, long = next_tokens(bundle, ""), next_tokens(bundle, "one " * 100)
+    assert (empty.text_tokens, empty.flags) == ((), ())
+    assert (len(long.tokens), long.flags) == (10, ("tail",))
+
+
+def test_what_the_vocabulary_lacks_is_told() -> None:
+    writer = load(shipped.path("writer"))
+    assert next_tokens(writer, "The king is").flags == ()
+    assert next_tokens(writer, "The 王 is").flags == ("unknown",)
+    assert next_tokens(writer, "The 王 is" + 300 * " so").flags == ("unknown", "tail")
 
 
 @pytest.mark.parametrize("name", ["gpt", "transformer", "recurrent", "decoder-only"])

@@ -381,6 +381,12 @@ def test_documents_keep_their_form(client: httpx.Client, name: str) -> None:
     assert response.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quote(stem)}.de.{suffix}"
 
 
+def test_a_document_with_unknown_characters_is_told_in_a_header(client: httpx.Client) -> None:
+    for text, flags in (("two\n\nthree\n", None), ("two\n\n三\n", "unknown")):
+        response = client.post("/api/documents", files={"file": ("a.txt", text.encode())}, data={"model": "words"})
+        assert response.headers.get("regard-flags") == flags
+
+
 def test_documents_that_cannot_be_read_are_refused(client: httpx.Client) -> None:
     def status(name: str, data: bytes, **fields: str) -> int:
         response = client.post("/api/documents", files={"file": (name, data)}, data=fields)

@@ -278,6 +278,31 @@ def test_a_file_is_translated_and_saved(visit: Opener) -> None:
     assert Path(download.value.path()).read_text() == "1\n00:00:01,000 --> 00:00:02,000\nsieben\n"
 
 
+def test_unknown_characters_are_told_of_texts_of_files_and_of_what_is_gone_on_from(
+    visit: Opener, shipped_server: Running
+) -> None:
+    page = visit("translate", "everyday-en-de", address=shipped_server.address)
+    files = page.locator("input[type=file]")
+    for text, number in (("Two cats.", 0), ("Two 猫.", 1)):
+        files.set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": text.encode()})
+        row = page.locator(".file").last
+        expect(row.get_by_role("button")).to_be_visible()
+        expect(row.get_by_text("has unknown characters")).to_have_count(number)
+        labelled(page, "Text to translate").fill(text)
+        expect(page.locator(".pane .flag")).to_have_text(["has unknown characters"] * number)
+    labelled(page, "Text to translate").fill("<b>Two 猫.</b>")
+    page.get_by_role("button", name="This text has tags").click()
+    expect(page.locator(".output")).to_contain_text("<b>")
+    expect(page.locator(".pane .flag")).to_have_text("has unknown characters")
+    page = visit("explore", "writer", address=shipped_server.address)
+    labelled(page, "The text so far").fill("The 王 is")
+    expect(page.locator(".so-far .flag")).to_have_text("has unknown characters")
+    labelled(page, "The text so far").fill("The king is")
+    expect(page.locator(".so-far .flag")).to_have_count(0)
+    labelled(page, "The text so far").fill("The king is dead. " * 20)
+    expect(page.locator(".so-far .flag")).to_have_text("only its end was read")
+
+
 def test_a_dropped_file_that_cannot_be_read_is_refused_in_words(visit: Opener, faults: list[str]) -> None:
     faults.append("status of 4")
     page = visit("translate")

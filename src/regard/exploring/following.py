@@ -64,10 +64,14 @@ class NextTokens:
     """How many tokens of the whole vocabulary can be drawn."""
     entropy: float
     """Of the model's probabilities, in nats."""
+    flags: tuple[str, ...] = ()
+    """What is odd about how the text was read: `unknown`, the vocabulary lacks something of it; `tail`, it is too long,
+    and only the last tokens that fit were read."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {**asdict(self), "text_tokens": list(self.text_tokens), "tokens": [asdict(each) for each in self.tokens]}
+        lists = {name: list(getattr(self, name)) for name in ("text_tokens", "flags")}
+        return {**asdict(self), **lists, "tokens": [asdict(each) for each in self.tokens]}
 
 
 @torch.inference_mode()
@@ -99,7 +103,9 @@ def next_tokens(bundle: Bundle, text: str, sampling: SamplingSettings | None = N
     )
     entropy = float(-(log_probabilities_V.exp() * log_probabilities_V).nansum())
     kept = int((chances_V > 0).sum())
-    return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS))
+    odd = {"unknown": tokenizer.unknown in ids, "tail": len(read) <= len(ids)}
+    flags = tuple(flag for flag, holds in odd.items() if holds)
+    return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS), flags)
 
 
 def _texts(bundle: Bundle, ids: Sequence[int]) -> list[str]:

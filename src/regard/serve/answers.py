@@ -191,12 +191,13 @@ class NextItem(BaseModel):
 
 
 class NextAnswer(BaseModel):
-    """The likeliest next tokens."""
+    """The likeliest next tokens; flags say what is odd about how the text was read."""
 
     text_tokens: list[str]
     tokens: list[NextItem]
     kept: int
     entropy: float
+    flags: list[str]
 
 
 class GenerateAnswer(BaseModel):

@@ -66,13 +66,13 @@ export const get = async (path, signal) => (await request(path, { signal })).jso
 export const post = async (path, body, signal) => (await request(path, asJson(body, signal))).json();
 export const postForFile = async (path, body, signal) => (await request(path, asJson(body, signal))).blob();
 
-/** Sends a form with a file; gives the file that comes back, and the name the server has for it. */
+/** Sends a form with a file; gives the file that comes back, the name the server has for it, and what looks odd in it. */
 export async function postForm(path, form, signal) {
   const response = await request(path, { method: "POST", body: form, signal });
   const header = response.headers.get("Content-Disposition") ?? "";
   const coded = /filename\*=(?:UTF-8|utf-8)''([^;]+)/.exec(header);
   const name = coded ? decodeURIComponent(coded[1]) : (/filename="([^"]*)"/.exec(header)?.[1] ?? null);
-  return { blob: await response.blob(), name };
+  return { blob: await response.blob(), name, flags: response.headers.get("Regard-Flags")?.split(" ") };
 }
 
 /** The events of a stream, each as the object it carries, as they come. */

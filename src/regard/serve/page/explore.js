@@ -2,7 +2,7 @@
 
 import { isStopped, Problem, stream } from "./api.js";
 import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
-import { button, counter, lengthAndSeed, slider, status, textField } from "./parts.js";
+import { button, counter, lengthAndSeed, oddities, slider, status, textField } from "./parts.js";
 import { number, percent, t, whole } from "./words.js";
 
 export const view = { id: "explore", suits: (model) => model.task === "generate", open: (root, app) => new Explore(root, app) };
@@ -34,6 +34,7 @@ class Explore {
     const { area, box } = textField({ label: t("explore.text"), value: common.text, rows: 4, limit: app.limits.text, input: (text) => this.typed(text) });
     this.area = area;
     this.count = make("span.count");
+    this.odd = make("span.facts", { role: "status" });
     this.bars = make("ol.bars.next");
     rove(this.bars, "button:enabled", neighbour);
     this.status = status(this.bars);
@@ -49,7 +50,7 @@ class Explore {
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.count);
+    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.odd, this.count);
   }
 
   buildGenerating() {
@@ -112,7 +113,7 @@ class Explore {
     this.lookBack();
   }
 
-  drawBars({ tokens, kept, entropy }) {
+  drawBars({ tokens, kept, entropy, flags }) {
     const had = this.bars.contains(document.activeElement);
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
     // The end of a text cannot be appended; the first token that can is where Tab leads.
@@ -126,6 +127,7 @@ class Explore {
       title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
     }))));
     if (had) this.bars.querySelector("button:enabled")?.focus();
+    this.odd.replaceChildren(...oddities(flags));
     this.summary.textContent = t("explore.summary", { kept: whole(kept), entropy: number(entropy) });
   }
 

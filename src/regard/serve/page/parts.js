@@ -147,5 +147,8 @@ export const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.
 /** The sentence that was read, where it is not all of the text, or is the `first` of what was translated. */
 export const readOf = (source, text, first) => (source === null || (source === text && text !== first?.source) ? [] : [make("span.muted", t("first")), " ", make("bdi", source)]);
 
+/** What looks odd. */
+export const oddities = (flags = []) => flags.map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag));
+
 /** Nothing to see yet, and what to do about it. */
 export const empty = (...children) => make("p.empty", ...children);

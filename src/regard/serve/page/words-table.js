@@ -45,6 +45,7 @@ export const page = {
   "flag.empty": ["empty", "leer", "为空"],
   "flag.split": ["translated in pieces", "stückweise übersetzt", "分段翻译"],
   "flag.begin": ["only its beginning was read", "nur der Anfang gelesen", "只读取了开头"],
+  "flag.tail": ["only its end was read", "nur das Ende gelesen", "只读取了结尾"],
   "flag.unknown": ["has unknown characters", "enthält unbekannte Zeichen", "含未知字符"],
 };
 export const translate = {
