@@ -111,6 +111,30 @@ def test_along_a_text_probabilities_are_those_of_scoring(name: str) -> None:
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_along_the_end_of_a_long_text() -> None:
+    bundle = tiny("gpt")
+    context = bundle.network.context
+    assert context is not None
+    text = "one two three " * 30
+    ids = bundle.tokenizer.encode(text)
+    assert len(ids) > context
+    with pytest.raises(UsageError, match="tokens: the text must have less than"):
+        along(bundle, text)
+    for most, read in ((1_000, context), (5, 5)):
+        found = along(bundle, text, most=most)
+        assert (len(found.tokens), found.skipped) == (read, len(ids) - read)
+        assert text.strip().endswith(found.text)
+        with torch.inference_mode():
+            fed = Tokens.whole(torch.tensor([ids[-read - 1 : -1]]))
+            batch = Batch(None, fed, torch.full_like(fed.ids_BT, IGNORED))
+            chances_TV = bundle.network.logits(bundle.network.features(batch))[0].softmax(dim=-1)
+        assert [token.probability for token in found.tokens] == pytest.approx(
+            [float(chances_V[token]) for chances_V, token in zip(chances_TV, ids[-read:], strict=True)], abs=1e-5
+        )
+    whole = along(bundle, "one two", most=1_000)
+    assert (whole.skipped, whole.tokens) == (0, along(bundle, "one two").tokens)
+
+
 def test_along_its_own_translation() -> None:
     bundle = tiny("transformer")
     written = best(bundle, source_ids(bundle, TEXT))

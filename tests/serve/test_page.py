@@ -677,6 +677,20 @@ def test_surprise_is_shown_for_each_token(visit: Opener, server: Running) -> Non
     expect(page.locator(".surprise .readout")).to_contain_text(f"rank {rank} ")
 
 
+def test_surprise_follows_a_text_longer_than_the_model_reads(visit: Opener, shipped_server: Running) -> None:
+    page = visit("explore", "writer", address=shipped_server.address)
+    page.get_by_role("checkbox", name="Show how surprised the model was").check()
+    tokens, note = page.locator(".token"), page.locator(".surprise .hint")
+    for text in ("The king is dead. " * 30, "Who is there? " * 40):
+        labelled(page, "The text so far").fill(text)
+        expect(note).to_have_text(re.compile("^The last 256 tokens"))
+        expect(page.locator(".strip")).to_contain_text(text[-20:].strip())
+        assert "".join(tokens.all_text_contents()) == text[-256:]
+    labelled(page, "The text so far").fill("The king")
+    expect(note).to_have_text("")
+    expect(tokens).to_have_count(8)
+
+
 def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
     with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
         page = visit("explore", "babble", address=patient.address)

@@ -42,6 +42,7 @@ class Explore {
     this.strip = make("p.strip", { dir: "auto", role: "group", "aria-label": t("explore.surprise"), hidden: true });
     rove(this.strip, ".token", neighbour);
     this.tokenNote = make("p.readout", { role: "status", hidden: true });
+    this.cutNote = make("p.hint", { hidden: true });
     this.surpriseStatus = status(this.strip);
     root.append(make("div.explore-body",
       make("section.panel.so-far", box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
@@ -68,7 +69,7 @@ class Explore {
       this.lookBack();
     } });
     box.checked = notes.surprise;
-    return make("div.surprise", make("label.check", box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
+    return make("div.surprise", make("label.check", box, t("explore.surprise")), this.cutNote, this.strip, this.tokenNote, this.surpriseStatus.box);
   }
 
   buildSettings() {
@@ -171,10 +172,11 @@ class Explore {
 
   lookBack() {
     const on = this.notes.surprise && this.common.text !== "";
-    this.strip.hidden = this.tokenNote.hidden = !on;
+    this.strip.hidden = this.tokenNote.hidden = this.cutNote.hidden = !on;
     if (!on) return this.surpriseStatus.stop();
-    return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens }) => {
+    return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens, skipped }) => {
       this.tokenNote.textContent = t("explore.surprise.hint");
+      this.cutNote.textContent = skipped ? t("explore.surprise.cut", { count: whole(tokens.length) }) : "";
       this.strip.replaceChildren(...tokens.flatMap((token, i) => {
         const read = () => this.readToken(token), ends = token.text === "\n";
         const self = button(ends ? visible(token.text) : token.text, read, { class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) }, onfocus: read, onpointerenter: read });
