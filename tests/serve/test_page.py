@@ -821,6 +821,10 @@ def test_inside_speaks_the_language_of_the_page(visit: Opener) -> None:
     drawn = page.request.get(asked.value.url).json()["wiring"]
     assert ">Quer-Attention<" in drawn
     assert not re.search("wired|attention to|>source<|>norm<", drawn)
+    about = page.request.get(asked.value.url).json()
+    for curves in (about["curves"], about["tall_curves"]):
+        assert ">Verlust in nats je Token" in curves
+        assert not re.search("learned|>validation|>training|>loss|learning rate|>step<", curves)
 
 
 def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -> None:
