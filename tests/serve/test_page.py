@@ -691,6 +691,20 @@ def test_surprise_follows_a_text_longer_than_the_model_reads(visit: Opener, ship
     expect(tokens).to_have_count(8)
 
 
+def test_a_double_click_writes_instead_of_stopping_at_once(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    labelled(page, "The text so far").fill("seven")
+    labelled(page, "Tokens").fill("12")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").dblclick()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    waiting[0].continue_()
+    expect(page.locator(".generating [role=status]")).to_have_text(re.compile("tokens is written|ended the text"))
+    assert len(waiting) == 1
+
+
 def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
     with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
         page = visit("explore", "babble", address=patient.address)
@@ -1161,6 +1175,35 @@ def test_a_server_that_is_gone_is_told_from_one_that_refuses(visit: Opener, faul
     page.route("**/api/translate", lambda route: route.abort())
     labelled(page, "Text to translate").fill("seven")
     expect(page.locator(".status.failed")).to_contain_text("does not answer")
+
+
+def test_an_answer_that_breaks_off_is_told_and_what_is_seen_turns_grey(visit: Opener) -> None:
+    page = visit("translate")
+    field, output = labelled(page, "Text to translate"), page.locator(".output")
+    field.fill("seven")
+    expect(output).to_have_text("sieben")
+    page.route(
+        "**/api/translate", lambda route: route.fulfill(body='{"translations": [', content_type="application/json")
+    )
+    field.fill("eight")
+    expect(page.locator(".status.failed")).to_contain_text("does not answer")
+    expect(output).to_have_css("opacity", "0.55")  # it is of another text
+    page.unroute("**/api/translate")
+    page.get_by_role("button", name="Try again").click()
+    expect(output).to_have_text("acht")
+    expect(output).to_have_css("opacity", "1")
+
+
+def test_a_text_that_breaks_off_while_it_is_written_is_told(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    part = 'data: {"text": " eight"}\n\n'
+    page.route("**/api/generate", lambda route: route.fulfill(body=part, content_type="text/event-stream"))
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator(".generating [role=status]")).to_contain_text("does not answer")
+    expect(text).to_have_value("seven eight")
+    expect(text).to_be_editable()
 
 
 @pytest.mark.parametrize("name", ["everyday-en-de", "everyday-de-en"])

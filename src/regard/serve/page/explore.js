@@ -57,7 +57,8 @@ class Explore {
   buildGenerating() {
     const { notes, app } = this;
     this.write = button(t("explore.generate"), () => this.generate(), "primary");
-    this.stop = button(t("explore.stop"), () => this.generating?.abort(), { class: "danger", hidden: true });
+    // It stands where the other stood: a second click in a row was meant for that.
+    this.stop = button(t("explore.stop"), ({ detail }) => detail > 1 || this.generating?.abort(), { class: "danger", hidden: true });
     this.ending = make("span.muted", { role: "status" });
     return make("div.row.generating", this.write, this.stop,
       lengthAndSeed(notes, app.limits), this.ending);
@@ -163,6 +164,7 @@ class Explore {
   turn(writing) {
     this.area.readOnly = writing;
     this.bars.inert = writing;
+    for (const each of [this.status, this.surpriseStatus]) each.mark(writing);
     this.write.hidden = writing;
     this.stop.hidden = !writing;
     (writing ? this.stop : this.write).focus();

@@ -12,6 +12,7 @@ export function status(...areas) {
   function report({ state, seconds, problem, again }) {
     clearTimeout(late);
     mark(state === "working" || state === "busy");
+    areas.forEach((area) => area.classList.toggle("stale", state === "failed")); // what is seen is of another question
     box.className = `status ${state}`;
     box.replaceChildren();
     if (state === "busy") box.append(t("busy", { seconds }));
