@@ -687,7 +687,7 @@ def test_surprise_follows_a_text_longer_than_the_model_reads(visit: Opener, ship
         expect(page.locator(".strip")).to_contain_text(text[-20:].strip())
         assert "".join(tokens.all_text_contents()) == text[-256:]
     labelled(page, "The text so far").fill("The king")
-    expect(note).to_have_text("")
+    expect(note).to_be_hidden()
     expect(tokens).to_have_count(8)
 
 
@@ -958,6 +958,8 @@ def test_another_model_is_met_in_a_view_that_suits_it(visit: Opener) -> None:
     expect(page).to_have_url(re.compile("#translate$"))
     expect(page.locator(".panes")).to_be_visible()
     expect(page.locator("nav#nav [aria-current]")).to_have_text("Translate")
+    menu.select_option("babble")
+    expect(page).to_have_url(re.compile("#explore$"))  # and not in one that only looks at it
 
 
 def test_models_of_one_recipe_can_be_told_apart(visit: Opener) -> None:
@@ -984,7 +986,7 @@ def test_the_menu_has_what_the_model_can_show(visit: Opener) -> None:
     expect(menu).to_have_text(["Translate", "Attention", "Beam", "Walk through", "Inside"])
     page.goto(re.sub("#.*", "#inside", page.url))
     labelled(page, "Model").select_option("babble")
-    expect(menu).to_have_text(["Attention", "Explore", "Walk through", "Inside"])
+    expect(menu).to_have_text(["Explore", "Attention", "Walk through", "Inside"])
 
 
 def test_the_language_and_the_colours_are_kept(visit: Opener) -> None:

@@ -174,10 +174,12 @@ class Explore {
 
   lookBack() {
     const on = this.notes.surprise && this.common.text !== "";
-    this.strip.hidden = this.tokenNote.hidden = this.cutNote.hidden = !on;
+    this.strip.hidden = this.tokenNote.hidden = !on;
+    this.cutNote.hidden ||= !on;
     if (!on) return this.surpriseStatus.stop();
     return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens, skipped }) => {
       this.tokenNote.textContent = t("explore.surprise.hint");
+      this.cutNote.hidden = !skipped; // it would leave a gap
       this.cutNote.textContent = skipped ? t("explore.surprise.cut", { count: whole(tokens.length) }) : "";
       this.strip.replaceChildren(...tokens.flatMap((token, i) => {
         const read = () => this.readToken(token), ends = token.text === "\n";
