@@ -345,7 +345,7 @@ def test_json_that_is_not_called_json_is_told_the_header(
     assert response.status_code == 400
     assert response.json()["error"]["message"] == (
         f"content-type: must be 'application/json', but is {told}. Send it as a header: "
-        f"curl {client.base_url}/{route} -H 'content-type: application/json' -d '{{…}}'"
+        f"curl {client.base_url}/{route} -H 'content-type: application/json' -d '{{...}}'"
     )
 
 

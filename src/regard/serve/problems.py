@@ -136,7 +136,7 @@ def wrong_type(content_type: str | None, address: str) -> Problem:
     given = f"'{kind}'" if re.fullmatch(r"[\w.+-]{1,50}/[\w.+-]{1,50}", kind) else "another" if kind else "missing"
     return Problem(
         400, "usage", f"content-type: must be 'application/json', but is {given}. Send it as a header: "
-        f"curl {address} -H 'content-type: application/json' -d '{{…}}'",
+        f"curl {address} -H 'content-type: application/json' -d '{{...}}'",
     )  # fmt: skip
 
 
