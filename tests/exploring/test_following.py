@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 import torch
 
+from regard import shipped
+from regard.api import load
 from regard.batch import IGNORED, Batch, Tokens
 from regard.decoding.constraints import Constraints
 from regard.decoding.sampling import SamplingSettings, sample
@@ -77,8 +79,16 @@ def test_chances_are_those_that_sampling_draws_by(sampling: SamplingSettings) ->
 
 def test_an_empty_and_a_long_text() -> None:
     bundle = tiny("gpt")
-    assert next_tokens(bundle, "").text_tokens == ()
-    assert len(next_tokens(bundle, "one " * 100).tokens) == 10
+    empty, long = next_tokens(bundle, ""), next_tokens(bundle, "one " * 100)
+    assert (empty.text_tokens, empty.flags) == ((), ())
+    assert (len(long.tokens), long.flags) == (10, ("tail",))
+
+
+def test_what_the_vocabulary_lacks_is_told() -> None:
+    writer = load(shipped.path("writer"))
+    assert next_tokens(writer, "The king is").flags == ()
+    assert next_tokens(writer, "The 王 is").flags == ("unknown",)
+    assert next_tokens(writer, "The 王 is" + 300 * " so").flags == ("unknown", "tail")
 
 
 @pytest.mark.parametrize("name", ["gpt", "transformer", "recurrent", "decoder-only"])
@@ -99,6 +109,30 @@ def test_along_a_text_probabilities_are_those_of_scoring(name: str) -> None:
         assert token.rank > len(better)
         assert token.rank > 10 or token.top[token.rank - 1][1] == pytest.approx(token.probability, abs=1e-5)
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_along_the_end_of_a_long_text() -> None:
+    bundle = tiny("gpt")
+    context = bundle.network.context
+    assert context is not None
+    text = "one two three " * 30
+    ids = bundle.tokenizer.encode(text)
+    assert len(ids) > context
+    with pytest.raises(UsageError, match="tokens: the text must have less than"):
+        along(bundle, text)
+    for most, read in ((1_000, context), (5, 5)):
+        found = along(bundle, text, most=most)
+        assert (len(found.tokens), found.skipped) == (read, len(ids) - read)
+        assert text.strip().endswith(found.text)
+        with torch.inference_mode():
+            fed = Tokens.whole(torch.tensor([ids[-read - 1 : -1]]))
+            batch = Batch(None, fed, torch.full_like(fed.ids_BT, IGNORED))
+            chances_TV = bundle.network.logits(bundle.network.features(batch))[0].softmax(dim=-1)
+        assert [token.probability for token in found.tokens] == pytest.approx(
+            [float(chances_V[token]) for chances_V, token in zip(chances_TV, ids[-read:], strict=True)], abs=1e-5
+        )
+    whole = along(bundle, "one two", most=1_000)
+    assert (whole.skipped, whole.tokens) == (0, along(bundle, "one two").tokens)
 
 
 def test_along_its_own_translation() -> None:

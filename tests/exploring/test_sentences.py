@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from regard.exploring import tellings
-from regard.exploring.sentences import POSITIONS, SENTENCES, TITLES, Said, Tongue, told, wired
+from regard.exploring.sentences import POSITIONS, SENTENCES, TITLES, Said, Tongue, curved, told, wired
 from regard.models.build import build_any
 from regard.models.labelling import LabelModel
 from regard.recipe import build_recipe, load_recipe, presets
+from regard.training.usual import Course, Usual
+from regard.viewing.training_curves import training_svg
 from regard.viewing.wiring import titles, wiring
 from tests.exploring.bundles import MODELS
 
@@ -79,3 +81,36 @@ def test_every_word_of_a_wiring_is_there_in_every_language() -> None:
     assert wired("relative positions, reach 16", "de") == "relative Positionen, Reichweite 16"
     assert wired("3 of 1,024 experts", "zh") == "选 3 个专家，共 1,024 个"
     assert wired("somebody's part", "de") == "somebody's part"
+
+
+def test_every_word_of_learning_curves_is_told_in_every_tongue() -> None:
+    """What pictures of all kinds of runs show."""
+    steps = [
+        {"event": "step", "step": number, "steps": 1, "loss": 9 / number, "learning_rate": 1e-5 * number,
+         "gradient_norm": 0.5, "tokens": 600, "took": 0.5}
+        for number in (1, 1000, 2000)
+    ]  # fmt: skip
+    scores: list[dict[str, float]] = [{"bleu": 12.34}, {"accuracy": 98.7}, {"perplexity": 2.718}]
+    said: set[str] = set()
+
+    def say(words: str) -> str:
+        said.add(words)
+        return words
+
+    for score in scores:
+        validations = [{"event": "validation", "step": number, "nll": 1.0, **score} for number in (1000, 2000)]
+        for runs in (1, 3):
+            usual = Course("", runs, 1, (Usual(1, 5.0, 1.0),), ())
+            assert training_svg([*steps, *validations], "", usual, say=say)
+    words = {each for each in said if re.search("[a-z]{2}", each)}
+    assert len(words) > 10
+    for each in words:
+        assert not re.search("[a-z]", curved(each, "zh")), each
+        assert not re.search(r"\b(loss|token|step|learning|rate|set|before|read|run|best)\b", curved(each, "de")), each
+        assert curved(each, "en") == each
+    assert tellings.CURVES["de"].keys() == tellings.CURVES["zh"].keys()
+    assert curved("validation perplexity a token; best 2.418 at step 12,000", "de") == (
+        "Perplexität der Validierung; Bestwert 2,418, Schritt 12.000"
+    )
+    assert curved("2e-05", "de") == curved("2e-05", "zh") == "2e-05"
+    assert curved("0.0015", "de") == "0,0015"

@@ -185,6 +185,14 @@ def test_what_is_neither_json_nor_a_form(http: httpx.Client) -> None:
         assert list(answer.json()) == ["error"]
 
 
+def test_json_that_is_called_a_form_is_told_the_header(http: httpx.Client) -> None:
+    """As `curl -d` sends it."""
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    answer = http.post("/detect", content=b' {"q": "one"}', headers=headers)
+    assert answer.status_code == 400
+    assert f"curl {http.base_url}/detect -H 'content-type: application/json' -d" in answer.json()["error"]
+
+
 # Files
 
 

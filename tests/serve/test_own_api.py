@@ -327,6 +327,28 @@ def test_bodies_that_are_no_question(client: httpx.Client, body: bytes, status: 
     assert ".." not in message
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("application/x-www-form-urlencoded", "'application/x-www-form-urlencoded'"),
+        ("text/plain; charset=utf-8", "'text/plain'"),
+        ("<b>", "another"),
+        (None, "missing"),
+    ],
+)
+@pytest.mark.parametrize("route", ["api/translate", "v1/completions"])
+def test_json_that_is_not_called_json_is_told_the_header(
+    client: httpx.Client, route: str, kind: str | None, told: str
+) -> None:
+    """As `curl -d` sends it."""
+    response = client.post(f"/{route}?x=1", content=b'{"text": "one"}', headers={"content-type": kind} if kind else {})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == (
+        f"content-type: must be 'application/json', but is {told}. Send it as a header: "
+        f"curl {client.base_url}/{route} -H 'content-type: application/json' -d '{{...}}'"
+    )
+
+
 def test_texts_of_every_length_and_script(client: httpx.Client) -> None:
     short = ["\x00", "a\u0000b", "\u2028", "\u202eabc", "👩‍👩‍👧", "ضصث", "<unk>", "</s> <s> <pad>"]
     long = ["x" * 5000, "two " * 1200]
@@ -357,6 +379,12 @@ def test_documents_keep_their_form(client: httpx.Client, name: str) -> None:
     assert response.content == before.replace(b"two", b"zwei").replace(b"three", b"drei")
     stem, _, suffix = name.rpartition(".")
     assert response.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quote(stem)}.de.{suffix}"
+
+
+def test_a_document_with_unknown_characters_is_told_in_a_header(client: httpx.Client) -> None:
+    for text, flags in (("two\n\nthree\n", None), ("two\n\n三\n", "unknown")):
+        response = client.post("/api/documents", files={"file": ("a.txt", text.encode())}, data={"model": "words"})
+        assert response.headers.get("regard-flags") == flags
 
 
 def test_documents_that_cannot_be_read_are_refused(client: httpx.Client) -> None:

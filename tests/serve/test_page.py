@@ -278,6 +278,31 @@ def test_a_file_is_translated_and_saved(visit: Opener) -> None:
     assert Path(download.value.path()).read_text() == "1\n00:00:01,000 --> 00:00:02,000\nsieben\n"
 
 
+def test_unknown_characters_are_told_of_texts_of_files_and_of_what_is_gone_on_from(
+    visit: Opener, shipped_server: Running
+) -> None:
+    page = visit("translate", "everyday-en-de", address=shipped_server.address)
+    files = page.locator("input[type=file]")
+    for text, number in (("Two cats.", 0), ("Two 猫.", 1)):
+        files.set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": text.encode()})
+        row = page.locator(".file").last
+        expect(row.get_by_role("button")).to_be_visible()
+        expect(row.get_by_text("has unknown characters")).to_have_count(number)
+        labelled(page, "Text to translate").fill(text)
+        expect(page.locator(".pane .flag")).to_have_text(["has unknown characters"] * number)
+    labelled(page, "Text to translate").fill("<b>Two 猫.</b>")
+    page.get_by_role("button", name="This text has tags").click()
+    expect(page.locator(".output")).to_contain_text("<b>")
+    expect(page.locator(".pane .flag")).to_have_text("has unknown characters")
+    page = visit("explore", "writer", address=shipped_server.address)
+    labelled(page, "The text so far").fill("The 王 is")
+    expect(page.locator(".so-far .flag")).to_have_text("has unknown characters")
+    labelled(page, "The text so far").fill("The king is")
+    expect(page.locator(".so-far .flag")).to_have_count(0)
+    labelled(page, "The text so far").fill("The king is dead. " * 20)
+    expect(page.locator(".so-far .flag")).to_have_text("only its end was read")
+
+
 def test_a_dropped_file_that_cannot_be_read_is_refused_in_words(visit: Opener, faults: list[str]) -> None:
     faults.append("status of 4")
     page = visit("translate")
@@ -652,6 +677,34 @@ def test_surprise_is_shown_for_each_token(visit: Opener, server: Running) -> Non
     expect(page.locator(".surprise .readout")).to_contain_text(f"rank {rank} ")
 
 
+def test_surprise_follows_a_text_longer_than_the_model_reads(visit: Opener, shipped_server: Running) -> None:
+    page = visit("explore", "writer", address=shipped_server.address)
+    page.get_by_role("checkbox", name="Show how surprised the model was").check()
+    tokens, note = page.locator(".token"), page.locator(".surprise .hint")
+    for text in ("The king is dead. " * 30, "Who is there? " * 40):
+        labelled(page, "The text so far").fill(text)
+        expect(note).to_have_text(re.compile("^The last 256 tokens"))
+        expect(page.locator(".strip")).to_contain_text(text[-20:].strip())
+        assert "".join(tokens.all_text_contents()) == text[-256:]
+    labelled(page, "The text so far").fill("The king")
+    expect(note).to_be_hidden()
+    expect(tokens).to_have_count(8)
+
+
+def test_a_double_click_writes_instead_of_stopping_at_once(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    labelled(page, "The text so far").fill("seven")
+    labelled(page, "Tokens").fill("12")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").dblclick()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    waiting[0].continue_()
+    expect(page.locator(".generating [role=status]")).to_have_text(re.compile("tokens is written|ended the text"))
+    assert len(waiting) == 1
+
+
 def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
     with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
         page = visit("explore", "babble", address=patient.address)
@@ -782,6 +835,10 @@ def test_inside_speaks_the_language_of_the_page(visit: Opener) -> None:
     drawn = page.request.get(asked.value.url).json()["wiring"]
     assert ">Quer-Attention<" in drawn
     assert not re.search("wired|attention to|>source<|>norm<", drawn)
+    about = page.request.get(asked.value.url).json()
+    for curves in (about["curves"], about["tall_curves"]):
+        assert ">Verlust in nats je Token" in curves
+        assert not re.search("learned|>validation|>training|>loss|learning rate|>step<", curves)
 
 
 def test_inside_can_be_read_on_a_phone(visit: Opener, shipped_server: Running) -> None:
@@ -901,6 +958,8 @@ def test_another_model_is_met_in_a_view_that_suits_it(visit: Opener) -> None:
     expect(page).to_have_url(re.compile("#translate$"))
     expect(page.locator(".panes")).to_be_visible()
     expect(page.locator("nav#nav [aria-current]")).to_have_text("Translate")
+    menu.select_option("babble")
+    expect(page).to_have_url(re.compile("#explore$"))  # and not in one that only looks at it
 
 
 def test_models_of_one_recipe_can_be_told_apart(visit: Opener) -> None:
@@ -927,7 +986,7 @@ def test_the_menu_has_what_the_model_can_show(visit: Opener) -> None:
     expect(menu).to_have_text(["Translate", "Attention", "Beam", "Walk through", "Inside"])
     page.goto(re.sub("#.*", "#inside", page.url))
     labelled(page, "Model").select_option("babble")
-    expect(menu).to_have_text(["Attention", "Explore", "Walk through", "Inside"])
+    expect(menu).to_have_text(["Explore", "Attention", "Walk through", "Inside"])
 
 
 def test_the_language_and_the_colours_are_kept(visit: Opener) -> None:
@@ -1118,6 +1177,35 @@ def test_a_server_that_is_gone_is_told_from_one_that_refuses(visit: Opener, faul
     page.route("**/api/translate", lambda route: route.abort())
     labelled(page, "Text to translate").fill("seven")
     expect(page.locator(".status.failed")).to_contain_text("does not answer")
+
+
+def test_an_answer_that_breaks_off_is_told_and_what_is_seen_turns_grey(visit: Opener) -> None:
+    page = visit("translate")
+    field, output = labelled(page, "Text to translate"), page.locator(".output")
+    field.fill("seven")
+    expect(output).to_have_text("sieben")
+    page.route(
+        "**/api/translate", lambda route: route.fulfill(body='{"translations": [', content_type="application/json")
+    )
+    field.fill("eight")
+    expect(page.locator(".status.failed")).to_contain_text("does not answer")
+    expect(output).to_have_css("opacity", "0.55")  # it is of another text
+    page.unroute("**/api/translate")
+    page.get_by_role("button", name="Try again").click()
+    expect(output).to_have_text("acht")
+    expect(output).to_have_css("opacity", "1")
+
+
+def test_a_text_that_breaks_off_while_it_is_written_is_told(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    part = 'data: {"text": " eight"}\n\n'
+    page.route("**/api/generate", lambda route: route.fulfill(body=part, content_type="text/event-stream"))
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator(".generating [role=status]")).to_contain_text("does not answer")
+    expect(text).to_have_value("seven eight")
+    expect(text).to_be_editable()
 
 
 @pytest.mark.parametrize("name", ["everyday-en-de", "everyday-de-en"])

@@ -51,7 +51,7 @@ def write(page: Page) -> None:
 
 def test_a_piece_is_written_played_and_saved(page: Page, tmp_path: Path) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Music")
-    expect(page.locator("nav#nav a")).to_have_text(["Music", "Attention", "Explore", "Walk through", "Inside"])
+    expect(page.locator("nav#nav a")).to_have_text(["Music", "Explore", "Attention", "Walk through", "Inside"])
     expect(page.locator(".readout")).to_have_text("Write a piece to hear and see it.")
     write(page)
     page.get_by_role("button", name="Play").click()

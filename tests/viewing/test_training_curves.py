@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,16 @@ def test_every_curve_is_there_with_its_last_value() -> None:
         "gradient norm, before clipping", "0.5", "tokens read a second, no padding", "1,200",
         "BLEU of the validation set, greedy; best 12.3 at step 2", "11.0",
     } <= written(events)  # fmt: skip
+
+
+def test_all_words_and_numbers_can_be_in_another_language() -> None:
+    events = [step(1), step(2), validation(2, bleu=12.34), step(3), validation(3, bleu=11.0)]
+    picture = training_svg(events, "a run", say=lambda words: f"<{words}>")
+    root = ET.fromstring(picture or "")
+    said = ["".join(each.itertext()) for name in ("text", "title") for each in root.iter(f"{SVG}{name}")]
+    assert len(said) > 40
+    for words in set(said) - {"a run", APART}:
+        assert all(part.startswith("<") and part.endswith(">") for part in re.split("(?<=>)[:,] ", words)), words
 
 
 def test_why_two_losses_differ_is_said_where_there_are_two() -> None:

@@ -64,10 +64,14 @@ class NextTokens:
     """How many tokens of the whole vocabulary can be drawn."""
     entropy: float
     """Of the model's probabilities, in nats."""
+    flags: tuple[str, ...] = ()
+    """What is odd about how the text was read: `unknown`, the vocabulary lacks something of it; `tail`, it is too long,
+    and only the last tokens that fit were read."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {**asdict(self), "text_tokens": list(self.text_tokens), "tokens": [asdict(each) for each in self.tokens]}
+        lists = {name: list(getattr(self, name)) for name in ("text_tokens", "flags")}
+        return {**asdict(self), **lists, "tokens": [asdict(each) for each in self.tokens]}
 
 
 @torch.inference_mode()
@@ -99,7 +103,9 @@ def next_tokens(bundle: Bundle, text: str, sampling: SamplingSettings | None = N
     )
     entropy = float(-(log_probabilities_V.exp() * log_probabilities_V).nansum())
     kept = int((chances_V > 0).sum())
-    return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS))
+    odd = {"unknown": tokenizer.unknown in ids, "tail": len(read) <= len(ids)}
+    flags = tuple(flag for flag, holds in odd.items() if holds)
+    return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS), flags)
 
 
 def _texts(bundle: Bundle, ids: Sequence[int]) -> list[str]:
@@ -150,21 +156,31 @@ class TokenChance:
 
 @dataclass(frozen=True)
 class AlongText:
-    """A text, token by token; a translation ends with its end, and `source` is what was read for it."""
+    """A text, token by token; a translation ends with its end, and `source` is what was read for it.
+
+    `skipped` tokens before them were not read.
+    """
 
     source: str | None
     text: str
     tokens: tuple[TokenChance, ...]
+    skipped: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"source": self.source, "tokens": [asdict(each) for each in self.tokens]}
+        return {"source": self.source, "tokens": [asdict(each) for each in self.tokens], "skipped": self.skipped}
 
 
 @torch.inference_mode()
-def along(bundle: Bundle, text: str, target: str | None = None, language: str | None = None) -> AlongText:
+def along(
+    bundle: Bundle, text: str, target: str | None = None, language: str | None = None, most: int | None = None
+) -> AlongText:
     """How likely each token is where it stands: of `text` for a language model, of `target` as a translation of it,
-    or, if not given, of the model's own translation."""
+    or, if not given, of the model's own translation.
+
+    With `most`, a text for a language model may have any length: its last tokens are read, at most so many, and no
+    more than the model can.
+    """
     must_hold_words("tokens", text)
     tokenizer, specials = bundle.tokenizer, bundle.tokenizer.specials
     source: Tokens | None = None
@@ -178,19 +194,23 @@ def along(bundle: Bundle, text: str, target: str | None = None, language: str | 
         ids = read_ids(bundle, text)
         # What begins a line is read where its end is to be foreseen.
         answers = [specials.end if token == specials.start else token for token in ids]
-    must_fit("tokens", bundle, ids)
-    fed = torch.tensor([[specials.start, *ids][: len(answers)]], device=device_of(bundle))
+    skipped = 0
+    if source is None and most is not None:
+        skipped = max(0, len(answers) - min(most, bundle.network.context or most))
+    else:
+        must_fit("tokens", bundle, ids)
+    fed = torch.tensor([[specials.start, *ids][skipped : len(answers)]], device=device_of(bundle))
     batch = Batch(source, Tokens.whole(fed), torch.full_like(fed, IGNORED))
     features_TD = bundle.network.features(batch)[0]
     found: list[TokenChance] = []
-    said = _texts(bundle, answers)
+    said, answers = _texts(bundle, answers)[skipped:], answers[skipped:]
     texts = [piece or label for piece, label in zip(said, readable(tokenizer, answers), strict=True)]
     for place, (token, features_D) in enumerate(zip(answers, features_TD, strict=True)):
         # One place at a time: all of a long text times a large vocabulary would be hundreds of megabytes.
         log_probabilities_V = bundle.network.logits(features_D[None, None])[0, 0].float().log_softmax(dim=-1)
         found.append(_chance(bundle, log_probabilities_V, token, texts[place]))
     if source is None:
-        return AlongText(None, "".join(said), tuple(found))
+        return AlongText(None, "".join(said), tuple(found), skipped)
     return AlongText(text, tokenizer.decode(ids), tuple(found))
 
 

@@ -17,7 +17,7 @@ from regard.data.sources import Files
 from regard.engines.ctranslate2 import CTranslate2Model
 from regard.errors import UsageError
 from regard.exploring.bundle import Bundle
-from regard.exploring.sentences import WIRED, Tongue, wired
+from regard.exploring.sentences import LEARNED, WIRED, Tongue, curved, wired
 from regard.exploring.vectors import word_to_try
 from regard.exploring.walk import can_walk
 from regard.models.bert import Bert
@@ -183,7 +183,7 @@ class Inside:
 def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> Inside:
     """Everything that is known of a model; curves and card are read from its folder `place`, if it has one.
 
-    `tongue` is the language of the picture of its wiring.
+    `tongue` is the language of the pictures.
     """
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     model = _outline(recipe, tokenizer)
@@ -198,8 +198,14 @@ def inside(bundle: Bundle, place: Path | None = None, tongue: Tongue = "en") -> 
         title, say = WIRED[tongue].format(recipe.name), partial(wired, tongue=tongue)
         wirings = wiring_svg(model, title, say), tall_wiring_svg(model, title, say)
     # Why its losses differ is told by the page, in its own language.
-    course = _course(bundle, place)
-    curves = (training_svg(*course, note=None), training_svg(*course, None, 1, PHONE)) if course else (None, None)
+    curves: tuple[str | None, str | None] = (None, None)
+    if course := _course(bundle, place):
+        events, usual = course
+        title, say = LEARNED[tongue].format(recipe.name), partial(curved, tongue=tongue)
+        curves = (
+            training_svg(events, title, usual, None, say=say),
+            training_svg(events, title, usual, None, 1, PHONE, say),
+        )
     return Inside(
         inspection(model, recipe).to_json(),
         *wirings,
@@ -234,12 +240,14 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
 
 def learning_curves(bundle: Bundle, place: Path | None) -> str | None:
     """How the model learned, as SVG; None where its folder does not say."""
-    course = _course(bundle, place)
-    return training_svg(*course) if course else None
+    if (course := _course(bundle, place)) is None:
+        return None
+    events, usual = course
+    return training_svg(events, LEARNED["en"].format(bundle.recipe.name), usual)
 
 
-def _course(bundle: Bundle, place: Path | None) -> tuple[list[Event], str, Course | None] | None:
-    """What its folder says of how a model learned, what to call it, and what is usual."""
+def _course(bundle: Bundle, place: Path | None) -> tuple[list[Event], Course | None] | None:
+    """What its folder says of how a model learned, and what is usual."""
     if place is None or not (place / folder.METRICS).is_file():
         return None
-    return read_metrics(place / folder.METRICS), f"How {bundle.recipe.name} learned", usual_course(place)
+    return read_metrics(place / folder.METRICS), usual_course(place)

@@ -17,10 +17,13 @@ Value = str | int | float
 Tongue = Literal["en", "de", "zh"]
 """A language that steps can be told in."""
 NUMBER = re.compile(r"\d[\d,]*")
+FIGURE = re.compile(r"\d[\d,.]*(?:e[+-]\d+)?")  # perhaps with decimals
 SHARE = "share"  # the one value that is written in percent
 
 WIRED = {"en": "How {} is wired", "de": "Wie {} verdrahtet ist", "zh": "{} 的连接"}
 """What a picture of a wiring is called."""
+LEARNED = {"en": "How {} learned", "de": "Wie {} lernte", "zh": "{} 的学习经过"}
+"""What a picture of learning curves is called."""
 
 TITLES = {
     "embedding": "Embedding",
@@ -139,6 +142,17 @@ def wired(words: str, tongue: Tongue) -> str:
     return (", " if tongue == "de" else "，").join(_with_numbers(part, known) for part in words.split(", "))
 
 
+def curved(words: str, tongue: Tongue) -> str:
+    """What a picture of learning curves says, in another language: part by part, numbers as they are written there;
+    unknown names stay."""
+    if tongue == "en":
+        return words
+    figures = (_as_written(figure, tongue) for figure in FIGURE.findall(words))
+    known = tellings.CURVES[tongue]
+    parts = [known.get(part, part) for part in FIGURE.sub("#", words).split("; ")]
+    return re.sub("#", lambda _: next(figures), ("; " if tongue == "de" else "；").join(parts))
+
+
 def _with_numbers(words: str, known: Mapping[str, str]) -> str:
     numbers = iter(NUMBER.findall(words))
     found = known.get(NUMBER.sub("#", words))
@@ -149,5 +163,9 @@ def _written(name: str, value: Value, tongue: Tongue) -> str:
     if isinstance(value, str):
         return value
     number = f"{value:.0%}" if name == SHARE else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-    # German has comma and point the other way round, and a space before the percent sign.
+    return _as_written(number, tongue)
+
+
+def _as_written(number: str, tongue: Tongue) -> str:
+    """German has comma and point the other way round, and a space before the percent sign."""
     return number.translate(str.maketrans(",.", ".,")).replace("%", "\u00a0%") if tongue == "de" else number

@@ -1,4 +1,4 @@
-"""What a walk and a wiring say (`regard.exploring.sentences`), in German and Chinese."""
+"""What a walk, a wiring and learning curves say (`regard.exploring.sentences`), in German and Chinese."""
 
 from __future__ import annotations
 
@@ -286,5 +286,41 @@ WIRING = {
         "looks at one state (hard)": "只看一个状态（硬）",
         "read by the next step, too": "下一步也会读到",
         "reads what attention found, too": "也读注意力所得",
+    },
+}
+
+# A number is a #.
+CURVES = {
+    "de": {
+        "training #": "Training #",
+        "validation #": "Validierung #",
+        "loss in nats a token": "Verlust in nats je Token",
+        "loss in nats a label": "Verlust in nats je Label",
+        "shaded: usual, # run": "schattiert: üblich, # Lauf",
+        "shaded: usual, # runs": "schattiert: üblich, # Läufe",
+        "BLEU of the validation set, greedy": "BLEU der Validierung, greedy",
+        "accuracy in percent, validation set": "Genauigkeit der Validierung in Prozent",
+        "validation perplexity a token": "Perplexität der Validierung",
+        "best # at step #": "Bestwert #, Schritt #",
+        "learning rate": "Lernrate",
+        "gradient norm, before clipping": "Norm des Gradienten, vor dem Kappen",
+        "tokens read a second, no padding": "gelesene Tokens je Sekunde, ohne Füllung",
+        "step": "Schritt",
+    },
+    "zh": {
+        "training #": "训练 #",
+        "validation #": "验证 #",
+        "loss in nats a token": "每词元损失（奈特）",
+        "loss in nats a label": "每标签损失（奈特）",
+        "shaded: usual, # run": "阴影：通常情形，# 次运行",
+        "shaded: usual, # runs": "阴影：通常情形，# 次运行",
+        "BLEU of the validation set, greedy": "验证集 BLEU，贪心",
+        "accuracy in percent, validation set": "验证集准确率（百分比）",
+        "validation perplexity a token": "验证集每词元困惑度",
+        "best # at step #": "最佳 #，第 # 步",
+        "learning rate": "学习率",
+        "gradient norm, before clipping": "梯度范数，裁剪前",
+        "tokens read a second, no padding": "每秒读取词元数，不含填充",
+        "step": "步",
     },
 }

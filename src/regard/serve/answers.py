@@ -191,12 +191,13 @@ class NextItem(BaseModel):
 
 
 class NextAnswer(BaseModel):
-    """The likeliest next tokens."""
+    """The likeliest next tokens; flags say what is odd about how the text was read."""
 
     text_tokens: list[str]
     tokens: list[NextItem]
     kept: int
     entropy: float
+    flags: list[str]
 
 
 class GenerateAnswer(BaseModel):
@@ -217,10 +218,14 @@ class ChanceItem(BaseModel):
 
 
 class TokensAnswer(BaseModel):
-    """A text, token by token: that of a language model, or a translation of `source`."""
+    """A text, token by token: that of a language model, or a translation of `source`.
+
+    Of a long text for a language model, so many tokens were `skipped`, and the last were read.
+    """
 
     source: str | None
     tokens: list[ChanceItem]
+    skipped: int
 
 
 class TableItem(BaseModel):

@@ -17,7 +17,7 @@ from regard.errors import RegardError
 from regard.serve import libretranslate, openai, own, own_labels, own_music, pages
 from regard.serve.desk import Desk
 from regard.serve.gate import LOOPBACK, Gate
-from regard.serve.problems import Kind, Problem, body_of, broken_rule, problem_of
+from regard.serve.problems import Kind, Problem, body_of, broken_rule, problem_of, wrong_type
 from regard.version import VERSION
 
 TITLE = "Regard"
@@ -96,15 +96,18 @@ def _add_descriptions(app: FastAPI) -> None:
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    problem = _problem(error)
+    problem = _problem(request, error)
     # In ASCII: a message may name what no encoding can hold.
     body = json.dumps(body_of(problem, request.url.path))
     return Response(body, problem.status, problem.headers, "application/json")
 
 
-def _problem(error: Exception) -> Problem:
+def _problem(request: Request, error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
-        return broken_rule(error.errors(), 422)
+        found = error.errors()
+        if isinstance(found[0].get("input"), bytes):  # nobody read it, because nobody said that it is JSON
+            return wrong_type(request.headers.get("content-type"), str(request.url.replace(query="")))
+        return broken_rule(found, 422)
     if isinstance(error, HTTPException):
         kind, message = SAID.get(error.status_code, SAID[400])
         return Problem(error.status_code, kind, message, headers=error.headers)

@@ -12,6 +12,7 @@ from regard.serve.limits import Limits
 from regard.serve.papers import translate_document
 from regard.serve.tongues import target_of
 
+FLAGS = "regard-flags"  # the header that says what looks odd in a translated file
 MOST_NAME = 100  # characters of a file's name that messages repeat
 
 
@@ -32,11 +33,10 @@ def add_documents(routes: APIRouter, desk: Desk, limits: Limits) -> None:
         served = desk.find(model or None, "translate")
         name = file.filename or "document"
         paper = await translate_document(desk, limits, served, name, await file.read(), language or None)
-        return Response(
-            paper.data,
-            media_type=paper.document.media_type,
-            headers=as_file(translated_name(name, language or target_of(served))),
-        )
+        headers = as_file(translated_name(name, language or target_of(served)))
+        if paper.unknown:
+            headers[FLAGS] = "unknown"
+        return Response(paper.data, media_type=paper.document.media_type, headers=headers)
 
 
 def translated_name(name: str, language: str | None) -> str:

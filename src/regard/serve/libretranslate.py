@@ -25,7 +25,7 @@ from regard.errors import UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
 from regard.serve.papers import Paper, look_into, read_document, translate_document, translate_read
-from regard.serve.problems import Problem, broken_rule
+from regard.serve.problems import Problem, broken_rule, wrong_type
 from regard.serve.tongues import AUTO, Guess, Pair, Tongues, name_of
 
 LOOKED_AT = 2_000  # characters of a text that tell its language
@@ -264,6 +264,8 @@ async def _body(request: Request, kind: type[_Body]) -> _Body:
     try:
         if content_type.startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
             async with request.form(max_files=0, max_fields=100) as form:
+                if next(iter(form), "").lstrip().startswith("{"):
+                    raise wrong_type(content_type, str(request.url.replace(query="")))
                 content: object = {name: form.get(name) for name in form}
         else:
             content = json.loads(await request.body())

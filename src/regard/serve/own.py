@@ -149,8 +149,15 @@ def _add_looking(routes: APIRouter, desk: Desk, limits: Limits) -> None:
 
     @routes.post("/tokens", summary="How likely each token is", responses=_gives(answers.TokensAnswer))
     async def tokens(body: bodies.LookBody) -> Response:
-        served = _found(desk, limits, body)
-        return await _asked(desk, served, lambda model: following.along(model, body.text, body.target, body.language))
+        served, most = desk.find(body.model), limits.look
+        if served.task == "generate":  # only the end of a long text is read
+            limits.check_text(body.text)
+        else:
+            _found(desk, limits, body)
+        return await _asked(
+            desk, served,
+            lambda model: following.along(model, body.text, body.target, body.language, most),
+        )  # fmt: skip
 
     @routes.post("/walk", summary="One layer, step by step", responses=_gives(answers.WalkAnswer))
     async def steps(body: bodies.WalkBody) -> Response:

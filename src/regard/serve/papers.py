@@ -26,11 +26,15 @@ SMALL = 65_536  # bytes of a document that is read in no time
 
 @dataclass(frozen=True)
 class Paper:
-    """A document that was translated: the best translation, and others where they were asked for."""
+    """A document that was translated: the best translation, and others where they were asked for.
+
+    `unknown`: the vocabulary lacks something of it, or `<unk>` was written.
+    """
 
     document: Document
     data: bytes
     others: tuple[bytes, ...] = ()
+    unknown: bool = False
 
 
 async def translate_document(
@@ -97,6 +101,7 @@ async def translate_read(
     distinct = list(dict.fromkeys(text for document in documents for text in document.texts))
     found = await desk.translate(served.id, distinct, search, Options(language=language))
     known = {text: [each.text for each in some] for text, some in zip(distinct, found, strict=True)}
+    unknown = {text for text, (best, *_) in zip(distinct, found, strict=True) if "unknown" in best.flags}
     papers = []
     for document in documents:
         written = []
@@ -104,7 +109,7 @@ async def translate_read(
             texts = [known[text][min(rank, len(known[text]) - 1)] for text in document.texts]
             links = await _links(desk, served, document, texts)
             written.append(await _aside(desk, large, lambda: document.write(texts, links)))  # noqa: B023
-        papers.append(Paper(document, written[0], tuple(written[1:])))
+        papers.append(Paper(document, written[0], tuple(written[1:]), not unknown.isdisjoint(document.texts)))
     return papers
 
 

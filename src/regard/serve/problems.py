@@ -130,6 +130,16 @@ def broken_rule(errors: Sequence[Any], status: int) -> Problem:
     return Problem(status, "usage", f"{name}: must be {rules}, but is {value}. See /openapi.json.", field)
 
 
+def wrong_type(content_type: str | None, address: str) -> Problem:
+    """JSON that is not said to be JSON, as `curl -d` sends it unless told otherwise."""
+    kind = (content_type or "").partition(";")[0].strip()
+    given = f"'{kind}'" if re.fullmatch(r"[\w.+-]{1,50}/[\w.+-]{1,50}", kind) else "another" if kind else "missing"
+    return Problem(
+        400, "usage", f"content-type: must be 'application/json', but is {given}. Send it as a header: "
+        f"curl {address} -H 'content-type: application/json' -d '{{...}}'",
+    )  # fmt: skip
+
+
 def _place(error: Any) -> list[str]:
     """Where a value stands; without the part of the request, and the names of types that pydantic puts between."""
     first, *others = [part for part in error["loc"] if part not in PARTS] or [""]

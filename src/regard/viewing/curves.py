@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -77,6 +77,8 @@ class Plot:
     y: Axis
     bands: tuple[Band, ...] = ()
     """What is shaded, in the colour of the curve of the same number."""
+    say: Callable[[str], str] = str
+    """Puts its words and its numbers into another language."""
 
 
 def curves_svg(curves: Sequence[Curve], title: str, x: Axis, y: Axis) -> str:
@@ -110,7 +112,7 @@ def plots_svg(
         row, column = divmod(number, columns)
         frame = _Frame(left + column * cell, TOP + ABOVE - 14 + row * (ABOVE + SMALL_HIGH + BELOW), wide, SMALL_HIGH)
         begin = MARGIN + column * cell
-        parts.append(f'<text class="name" x="{begin:.0f}" y="{frame.top - 18}">{_text(plot.y.title)}</text>')
+        parts.append(f'<text class="name" x="{begin:.0f}" y="{frame.top - 18}">{_text(plot.say(plot.y.title))}</text>')
         parts += _plotted(plot, frame)
     rows = -(-len(plots) // columns)
     width, height = min(columns, len(plots)) * cell + MARGIN, TOP - 14 + rows * (ABOVE + SMALL_HIGH + BELOW) - 8
@@ -134,7 +136,7 @@ def _picture(title: str, width: float, height: int, plots: Sequence[Plot], parts
 
 
 def _room_for_names(plot: Plot) -> float:
-    return 34 + max(7.4 * len(curve.name) for curve in plot.curves)
+    return 34 + max(7.4 * len(plot.say(curve.name)) for curve in plot.curves)
 
 
 def _room_for_numbers(plots: Sequence[Plot]) -> int:
@@ -260,31 +262,31 @@ def _plotted(plot: Plot, frame: _Frame) -> list[str]:
     names = _spread([upward.place(curve.points[-1][1]) for curve in plot.curves], frame.bottom)
     parts = [
         f'<text class="quiet" x="{frame.left + frame.wide:.0f}" y="{frame.bottom + 44}" text-anchor="end">'
-        f"{_text(plot.x.title)}</text>",
-        *_grid(across, upward, frame),
+        f"{_text(plot.say(plot.x.title))}</text>",
+        *_grid(across, upward, frame, plot.say),
         *(_shaded(look, band, across, upward)
           for (look, _), band in zip(_looks(plot), plot.bands, strict=False) if len(band) > 1),
     ]  # fmt: skip
     for place, (look, curve) in enumerate(_looks(plot)):
+        curve = replace(curve, name=plot.say(curve.name))
         parts += _drawn(look, curve, across, upward, names[place])
         if len(curve.points) <= MARKED * frame.wide // WIDE:
-            parts += _marked(place, look, curve, across, upward)
+            parts += _marked(place, look, curve, across, upward, plot.say)
     return parts
 
 
-def _grid(across: Ruler, upward: Ruler, frame: _Frame) -> list[str]:
+def _grid(across: Ruler, upward: Ruler, frame: _Frame, say: Callable[[str], str]) -> list[str]:
     lines = []
     for tick in _readable(across):
         x = across.place(tick)
         lines.append(f'<path class="grid" d="M{x:.1f} {frame.top}v{frame.high}"/>')
-        lines.append(
-            f'<text class="quiet" x="{x:.1f}" y="{frame.bottom + 20}" text-anchor="middle">{_number(tick)}</text>'
-        )
+        place = f'x="{x:.1f}" y="{frame.bottom + 20}"'
+        lines.append(f'<text class="quiet" {place} text-anchor="middle">{_text(say(_number(tick)))}</text>')
     for tick in upward.ticks:
         y = upward.place(tick)
         lines.append(f'<path class="grid" d="M{frame.left:.0f} {y:.1f}h{frame.wide}"/>')
         place = f'x="{frame.left - BESIDE:.0f}" y="{y + 4.5:.1f}"'
-        lines.append(f'<text class="quiet" {place} text-anchor="end">{_number(tick)}</text>')
+        lines.append(f'<text class="quiet" {place} text-anchor="end">{_text(say(_number(tick)))}</text>')
     return lines
 
 
@@ -318,11 +320,11 @@ def _drawn(look: int, curve: Curve, across: Ruler, upward: Ruler, name_y: float)
     ]
 
 
-def _marked(place: int, look: int, curve: Curve, across: Ruler, upward: Ruler) -> list[str]:
+def _marked(place: int, look: int, curve: Curve, across: Ruler, upward: Ruler, say: Callable[[str], str]) -> list[str]:
     colour, marker = f"c{look % len(_COLOURS)}", _MARKERS[look % len(_MARKERS)]
     return [
         f'<path class="{colour}" transform="translate({across.place(x):.1f} {upward.place(y):.1f})" d="{marker}">'
-        f"<title>{_text(curve.name)}: {_number(x)}, {y:.4g}</title></path>"
+        f"<title>{_text(curve.name)}: {_text(say(_number(x)))}, {_text(say(f'{y:.4g}'))}</title></path>"
         for x, y in curve.points[place % curve.every :: curve.every]
     ]
 

@@ -48,10 +48,12 @@ def training_svg(
     note: str | None = APART,
     columns: int = 2,
     wide: int = SMALL_WIDE,
+    say: Callable[[str], str] = str,
 ) -> str | None:
     """Draw what the events of a run hold, over what is usual; None where there is no step yet.
 
-    `note` says why two losses on one axis cannot be compared; it stands where there are two.
+    `note` says why two losses on one axis cannot be compared; it stands where there are two. `say` puts
+    all other words and numbers into another language, but for the title.
     """
     events = _without_detours(events)
     steps = [event for event in events if event.get("event") == "step"]
@@ -73,6 +75,7 @@ def training_svg(
         plots.append(_plot("gradient norm, before clipping", [("", _thinned(norms), ".3g")], log=_wide(norms)))
     if speeds := _speeds(steps):
         plots.append(_plot("tokens read a second, no padding", [("", _thinned(speeds), ",.0f")], zero=True))
+    plots = [replace(plot, say=say) for plot in plots]
     return plots_svg(plots, title, columns, wide, note if len(plots[0].curves) > 1 else None)
 
 

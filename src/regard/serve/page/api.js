@@ -14,6 +14,7 @@ export class Problem extends Error {
   }
 }
 
+const gone = () => new Problem(t("problem.offline"), { type: "offline" });
 export const isStopped = (error) => error instanceof DOMException && error.name === "AbortError";
 const address = (path) => new URL(path, document.baseURI).href;
 const hasKey = () => Boolean(remember(session, PLACE));
@@ -43,16 +44,19 @@ async function problemOf(response) {
   }
 }
 
+/** What comes from the server, if it does: a connection may break before an answer, or within it. */
+async function arrival(coming) {
+  try {
+    return await coming;
+  } catch (error) {
+    throw isStopped(error) ? error : gone();
+  }
+}
+
 async function request(path, options) {
   const key = remember(session, PLACE);
   const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-  let response;
-  try {
-    response = await fetch(address(path), { ...options, headers });
-  } catch (error) {
-    if (isStopped(error)) throw error;
-    throw new Problem(t("problem.offline"), { type: "offline" });
-  }
+  const response = await arrival(fetch(address(path), { ...options, headers }));
   if (response.status === 401 && (await newKey(Boolean(key))) !== null) return request(path, options);
   if (!response.ok) throw await problemOf(response);
   return response;
@@ -62,27 +66,27 @@ const asJson = (body, signal) => ({
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
 });
 
-export const get = async (path, signal) => (await request(path, { signal })).json();
-export const post = async (path, body, signal) => (await request(path, asJson(body, signal))).json();
-export const postForFile = async (path, body, signal) => (await request(path, asJson(body, signal))).blob();
+export const get = async (path, signal) => arrival((await request(path, { signal })).json());
+export const post = async (path, body, signal) => arrival((await request(path, asJson(body, signal))).json());
+export const postForFile = async (path, body, signal) => arrival((await request(path, asJson(body, signal))).blob());
 
-/** Sends a form with a file; gives the file that comes back, and the name the server has for it. */
+/** Sends a form with a file; gives the file that comes back, the name the server has for it, and what looks odd in it. */
 export async function postForm(path, form, signal) {
   const response = await request(path, { method: "POST", body: form, signal });
   const header = response.headers.get("Content-Disposition") ?? "";
   const coded = /filename\*=(?:UTF-8|utf-8)''([^;]+)/.exec(header);
   const name = coded ? decodeURIComponent(coded[1]) : (/filename="([^"]*)"/.exec(header)?.[1] ?? null);
-  return { blob: await response.blob(), name };
+  return { blob: await arrival(response.blob()), name, flags: response.headers.get("Regard-Flags")?.split(" ") };
 }
 
-/** The events of a stream, each as the object it carries, as they come. */
+/** The events of a stream, each as the object it carries, as they come; the last says that it is done. */
 export async function* stream(path, body, signal) {
   const response = await request(path, asJson(body, signal));
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
+    const { value, done } = await arrival(reader.read());
+    if (done) throw gone();
     const events = (waiting + value.replaceAll("\r\n", "\n")).split("\n\n");
     waiting = events.pop();
     for (const event of events) {
@@ -91,6 +95,7 @@ export async function* stream(path, body, signal) {
       const found = JSON.parse(data);
       if (found.error) throw new Problem(found.error.message, found.error);
       yield found;
+      if (found.done) return;
     }
   }
 }

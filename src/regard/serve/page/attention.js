@@ -83,10 +83,10 @@ class Attention {
     } });
     this.area = area;
     this.body = make("div.attention-body");
-    this.status = status(this.body);
-    this.headStatus = status(make("div"));
     this.written = make("p.written", { dir: "auto" });
     this.pair = make("div.pair");
+    this.status = status(this.written, this.pair, this.body);
+    this.headStatus = status(make("div"));
     this.kinds = make("div");
     this.story = make("p.story");
     this.atlas = make("table.atlas", { role: "grid", "aria-label": t("attention.atlas") });

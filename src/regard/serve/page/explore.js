@@ -2,7 +2,7 @@
 
 import { isStopped, Problem, stream } from "./api.js";
 import { debounce, make, neighbour, piece, rove, visible } from "./dom.js";
-import { button, counter, lengthAndSeed, slider, status, textField } from "./parts.js";
+import { button, counter, lengthAndSeed, oddities, slider, status, textField } from "./parts.js";
 import { number, percent, t, whole } from "./words.js";
 
 export const view = { id: "explore", suits: (model) => model.task === "generate", open: (root, app) => new Explore(root, app) };
@@ -34,6 +34,7 @@ class Explore {
     const { area, box } = textField({ label: t("explore.text"), value: common.text, rows: 4, limit: app.limits.text, input: (text) => this.typed(text) });
     this.area = area;
     this.count = make("span.count");
+    this.odd = make("span.facts", { role: "status" });
     this.bars = make("ol.bars.next");
     rove(this.bars, "button:enabled", neighbour);
     this.status = status(this.bars);
@@ -41,6 +42,7 @@ class Explore {
     this.strip = make("p.strip", { dir: "auto", role: "group", "aria-label": t("explore.surprise"), hidden: true });
     rove(this.strip, ".token", neighbour);
     this.tokenNote = make("p.readout", { role: "status", hidden: true });
+    this.cutNote = make("p.hint", { hidden: true });
     this.surpriseStatus = status(this.strip);
     root.append(make("div.explore-body",
       make("section.panel.so-far", box, this.buildEditing(), this.buildGenerating(), this.buildSurprise()),
@@ -49,13 +51,14 @@ class Explore {
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.count);
+    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.odd, this.count);
   }
 
   buildGenerating() {
     const { notes, app } = this;
     this.write = button(t("explore.generate"), () => this.generate(), "primary");
-    this.stop = button(t("explore.stop"), () => this.generating?.abort(), { class: "danger", hidden: true });
+    // It stands where the other stood: a second click in a row was meant for that.
+    this.stop = button(t("explore.stop"), ({ detail }) => detail > 1 || this.generating?.abort(), { class: "danger", hidden: true });
     this.ending = make("span.muted", { role: "status" });
     return make("div.row.generating", this.write, this.stop,
       lengthAndSeed(notes, app.limits), this.ending);
@@ -67,7 +70,7 @@ class Explore {
       this.lookBack();
     } });
     box.checked = notes.surprise;
-    return make("div.surprise", make("label.check", box, t("explore.surprise")), this.strip, this.tokenNote, this.surpriseStatus.box);
+    return make("div.surprise", make("label.check", box, t("explore.surprise")), this.cutNote, this.strip, this.tokenNote, this.surpriseStatus.box);
   }
 
   buildSettings() {
@@ -112,7 +115,7 @@ class Explore {
     this.lookBack();
   }
 
-  drawBars({ tokens, kept, entropy }) {
+  drawBars({ tokens, kept, entropy, flags }) {
     const had = this.bars.contains(document.activeElement);
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
     // The end of a text cannot be appended; the first token that can is where Tab leads.
@@ -126,6 +129,7 @@ class Explore {
       title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
     }))));
     if (had) this.bars.querySelector("button:enabled")?.focus();
+    this.odd.replaceChildren(...oddities(flags));
     this.summary.textContent = t("explore.summary", { kept: whole(kept), entropy: number(entropy) });
   }
 
@@ -160,6 +164,7 @@ class Explore {
   turn(writing) {
     this.area.readOnly = writing;
     this.bars.inert = writing;
+    for (const each of [this.status, this.surpriseStatus]) each.mark(writing);
     this.write.hidden = writing;
     this.stop.hidden = !writing;
     (writing ? this.stop : this.write).focus();
@@ -170,9 +175,12 @@ class Explore {
   lookBack() {
     const on = this.notes.surprise && this.common.text !== "";
     this.strip.hidden = this.tokenNote.hidden = !on;
+    this.cutNote.hidden ||= !on;
     if (!on) return this.surpriseStatus.stop();
-    return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens }) => {
+    return this.surpriseStatus.post("api/tokens", { model: this.app.model.id, text: this.common.text }, ({ tokens, skipped }) => {
       this.tokenNote.textContent = t("explore.surprise.hint");
+      this.cutNote.hidden = !skipped; // it would leave a gap
+      this.cutNote.textContent = skipped ? t("explore.surprise.cut", { count: whole(tokens.length) }) : "";
       this.strip.replaceChildren(...tokens.flatMap((token, i) => {
         const read = () => this.readToken(token), ends = token.text === "\n";
         const self = button(ends ? visible(token.text) : token.text, read, { class: "token", tabindex: i ? "-1" : "0", style: { "--surprise": surprise(token.probability) }, onfocus: read, onpointerenter: read });

@@ -73,12 +73,13 @@ class Labels {
     for (const { label } of words) times.set(label, (times.get(label) ?? 0) + 1);
     // In the order in which labels appear: only a text with more labels than there are colours has one twice.
     const order = [...times.keys()], colour = (label) => `head-${order.indexOf(label) % COLOURS}`;
+    // No bdi around the words: the row takes the direction of the first of them.
     const row = make("div.tagged", { role: "group", "aria-label": t("labels.words"), dir: "auto" }), chances = make("div.chances");
     const choose = (i) => {
       [...row.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === i)));
       chances.replaceChildren(quoted(words[i].word), ...this.drawChances(words[i]));
     };
-    row.append(...words.map(({ word, label }, i) => button([make("bdi", visible(word)), make("small", label)], () => choose(i), {
+    row.append(...words.map(({ word, label }, i) => button([make("span", visible(word)), make("small", label)], () => choose(i), {
       class: colour(label), tabindex: i ? "-1" : "0",
     })));
     rove(row, "button", neighbour);

@@ -12,6 +12,7 @@ export function status(...areas) {
   function report({ state, seconds, problem, again }) {
     clearTimeout(late);
     mark(state === "working" || state === "busy");
+    areas.forEach((area) => area.classList.toggle("stale", state === "failed")); // what is seen is of another question
     box.className = `status ${state}`;
     box.replaceChildren();
     if (state === "busy") box.append(t("busy", { seconds }));
@@ -146,6 +147,9 @@ export const kindName = (name) => (has(`attention.kind.${name}`) ? t(`attention.
 
 /** The sentence that was read, where it is not all of the text, or is the `first` of what was translated. */
 export const readOf = (source, text, first) => (source === null || (source === text && text !== first?.source) ? [] : [make("span.muted", t("first")), " ", make("bdi", source)]);
+
+/** What looks odd. */
+export const oddities = (flags = []) => flags.map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag));
 
 /** Nothing to see yet, and what to do about it. */
 export const empty = (...children) => make("p.empty", ...children);

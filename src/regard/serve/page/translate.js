@@ -3,9 +3,9 @@
 import { curl, curlFile, isStopped, post, postForm, Problem } from "./api.js";
 import { hasTags, sameLanguage, wayBack } from "./directions.js";
 import { clamp, debounce, make, neighbour, quoted, rove, save } from "./dom.js";
-import { bars, button, copyButton, counter, details, examples, picker, ranked, select, slider, status, textField } from "./parts.js";
+import { bars, button, copyButton, counter, details, examples, oddities, picker, ranked, select, slider, status, textField } from "./parts.js";
 import { tries } from "./tries.js";
-import { has, languageName, number, percent, t, whole } from "./words.js";
+import { languageName, number, percent, t, whole } from "./words.js";
 
 export const view = { id: "translate", suits: (model) => model.task === "translate", open: (root, app) => new Translate(root, app) };
 
@@ -233,8 +233,8 @@ class Translate {
 
   /** As a file of HTML would be: its tags stay. Which words belong to which sentence is not told. */
   async translateHtml(text, signal) {
-    const { blob } = await postForm("api/documents", this.form(new File([text], "text.html", { type: "text/html" })), signal);
-    return { translations: [{ text: await blob.text(), score: null, segments: [] }] };
+    const { blob, flags } = await postForm("api/documents", this.form(new File([text], "text.html", { type: "text/html" })), signal);
+    return { translations: [{ text: await blob.text(), score: null, segments: [] }], flags };
   }
 
   /** What stands in the right pane: one of the translations, or one the reader has steered. */
@@ -266,7 +266,7 @@ class Translate {
     this.facts.replaceChildren(...(shown ? [
       ...(shown.score === null ? [] : [make("span", { title: t("score.hint") }, t("score"), " ", make("b", number(shown.score)))]),
       ...(answer?.milliseconds !== undefined ? [make("span", t("milliseconds", { count: whole(Math.round(answer.milliseconds)) }))] : []),
-      ...(answer?.flags ?? []).map((flag) => make("span.flag", has(`flag.${flag}`) ? t(`flag.${flag}`) : flag)),
+      ...oddities(answer?.flags),
     ] : []));
     this.call.textContent = this.asHtml() ? curlFile("api/documents", "text.html", this.app.body()) : curl("api/translate", this.request());
     this.drawOthers();
@@ -387,9 +387,9 @@ class Translate {
     this.files.append(row);
     row.scrollIntoView({ block: "nearest" });
     try {
-      const { blob, name } = await postForm("api/documents", this.form(file), this.filing.signal);
+      const { blob, name, flags } = await postForm("api/documents", this.form(file), this.filing.signal);
       const called = name ?? file.name;
-      row.replaceChildren(quoted(file.name), " ", make("span.muted", t("translate.filed")), " ", button(t("save.file", { name: called }), () => save(blob, called), "primary"));
+      row.replaceChildren(quoted(file.name), " ", make("span.muted", t("translate.filed")), ...oddities(flags), " ", button(t("save.file", { name: called }), () => save(blob, called), "primary"));
     } catch (error) {
       if (isStopped(error)) return;
       if (!(error instanceof Problem)) throw error;

@@ -45,6 +45,7 @@ export const page = {
   "flag.empty": ["empty", "leer", "为空"],
   "flag.split": ["translated in pieces", "stückweise übersetzt", "分段翻译"],
   "flag.begin": ["only its beginning was read", "nur der Anfang gelesen", "只读取了开头"],
+  "flag.tail": ["only its end was read", "nur das Ende gelesen", "只读取了结尾"],
   "flag.unknown": ["has unknown characters", "enthält unbekannte Zeichen", "含未知字符"],
 };
 export const translate = {
@@ -173,6 +174,7 @@ export const explore = {
   over: ["Here the text would end.", "Hier wäre der Text zu Ende.", "文字会到此结束。"],
   surprise: ["Show how surprised the model was", "Zeigen, wie überrascht das Modell war", "显示模型有多意外"],
   "surprise.hint": ["The stronger the colour, the less the model expected that token. Point at one.", "Je kräftiger die Farbe, desto weniger hat das Modell dieses Token erwartet. Zeigen Sie auf eines.", "颜色越深，模型越没料到这个词元。指向一个看看。"],
+  "surprise.cut": ["The last {count} tokens. The model sees nothing before them here, so the first may surprise it.", "Die letzten {count} Tokens. Was davor steht, sieht das Modell hier nicht; die ersten können es daher überraschen.", "最后 {count} 个词元。模型在这里看不到之前的内容，所以最前面的几个可能让它意外。"],
   rank: ["rank {rank}", "Rang {rank}", "第 {rank} 名"],
   instead: ["it expected", "erwartet waren", "它料想的是"],
 };
