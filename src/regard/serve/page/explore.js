@@ -18,6 +18,7 @@ class Explore {
     this.notes = app.notesOf("explore", { temperature: 1, topK: 0, seed: 1, tokens: Math.min(60, app.limits.tokens), history: [], surprise: false });
     this.common.text ??= app.firstText(FIRST_TEXT);
     this.later = debounce(() => this.look(), 250);
+    this.frame = null;
     this.build(root);
     this.look();
   }
@@ -93,8 +94,8 @@ class Explore {
   /** Puts another text in place, and remembers the one before. */
   become(text, now = false) {
     this.notes.history.push(this.common.text);
-    this.common.text = this.area.value = text;
-    this.area.scrollTop = this.area.scrollHeight;
+    this.common.text = text;
+    this.show();
     if (now) this.look();
   }
 
@@ -150,13 +151,21 @@ class Explore {
       if (!isStopped(error) && !(error instanceof Problem)) throw error;
       this.ending.textContent = isStopped(error) ? t("explore.ended.stopped") : error.message;
     } finally {
+      this.show();
       this.turn(false);
     }
     if (this.area.isConnected) this.look();
   }
 
+  /** Shown once a frame: tokens may come faster than the browser sets a long text anew. */
   append(text) {
     this.common.text += text;
+    this.frame ??= requestAnimationFrame(() => this.show());
+  }
+
+  show() {
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
     this.area.value = this.common.text;
     this.area.scrollTop = this.area.scrollHeight;
   }
