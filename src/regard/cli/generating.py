@@ -64,7 +64,7 @@ def generate(
         raise UsageError(f"generate: --count must be at least 1, but is {count}. Ask for more.")
     music = Music(midi, primer, roll)
     if music.wanted:
-        music.check(prompt, stream, as_json, lines)
+        music.check(prompt, stream, as_json, lines, count)
     loaded = load_model(model, precision)
     usual = MUSIC_TOKENS if music.wanted else TEXT_TOKENS
     most = usual if max_tokens is None else max_tokens

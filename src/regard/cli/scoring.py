@@ -29,6 +29,7 @@ from regard.cli.common import (
     naming_options,
     search_settings,
 )
+from regard.cli.keeping import must_not_be_read
 from regard.cli.labelling import evaluate_labels
 from regard.counts import so_many
 from regard.errors import DataError, MissingError, UsageError
@@ -124,7 +125,7 @@ def evaluate(
         return
     if (source is None) == bool(reference):
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
-    sources, references = _test_set(loaded, model, source, reference or [])
+    sources, references = _test_set(loaded, model, source, reference or [], out)
     scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []), rouge)
     search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
     lines = Lines(_translated(loaded, sources, search, out), references)
@@ -320,16 +321,19 @@ def _evaluate_music(
 
 
 def _test_set(
-    loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path]
+    loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path], out: Path | None
 ) -> tuple[list[str], list[list[str]]]:
-    """The sources, and each set of references: from files, or the recipe's own."""
+    """The sources, and each set of references: from files, or the recipe's own, which `out` must not be."""
     from regard.data.corpus import open_corpus
 
     if source is not None:
         sources, *references = _equally_long([source, *reference])
         return sources, references
     try:
-        pairs = open_corpus(loaded.recipe.data).test()
+        corpus = open_corpus(loaded.recipe.data)
+        if out is not None:
+            must_not_be_read("--out", out, corpus.other_files("test"))
+        pairs = corpus.test()
     except MissingError as error:
         name = shipped.called(folder)
         if name not in shipped.names():
