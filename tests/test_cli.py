@@ -10,13 +10,11 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from regard import cli, shipped
-from regard.cli.common import invite_to_type
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
@@ -273,10 +271,3 @@ def test_our_own_mistakes_say_so_and_can_be_looked_into(monkeypatch: pytest.Monk
     monkeypatch.setenv("REGARD_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         regard("inspect", "base")
-
-
-def test_whoever_is_to_type_is_told_how(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for typed, file, told in ((True, "-", True), (False, "-", False), (True, "a.txt", False)):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda typed=typed: typed))
-        assert invite_to_type(file) == told
-        assert capsys.readouterr().err == ("Type a line and press Enter; Ctrl-D ends.\n" if told else "")

@@ -219,14 +219,6 @@ class Unknown:
         self._count += 1
 
 
-def invite_to_type(file: str) -> bool:
-    """Whether somebody is to type the lines at a terminal; then they are told how."""
-    if file != STDIN or not sys.stdin.isatty():
-        return False
-    print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
-    return True
-
-
 def _is_kept(kind: type[BaseException] | None) -> bool:
     """Whoever stops a run keeps what is done; after a mistake, that alone is to be told."""
     return kind is None or issubclass(kind, KeyboardInterrupt | typer.Exit)
