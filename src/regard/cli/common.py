@@ -294,9 +294,12 @@ class Progress:
         if not self._quiet:
             self._status.show(self._words)
 
-    def clear(self) -> None:
-        """Make room for results that are printed now."""
+    def tell(self, results: Iterable[str]) -> None:
+        """Print results now, each on a line of its own: at a terminal the status makes room for them."""
         self._status.clear()
+        for result in results:
+            print(result)
+        sys.stdout.flush()
 
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)

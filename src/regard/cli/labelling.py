@@ -112,11 +112,7 @@ def _work_through(file: str, answer: Callable[[Sequence[str], Callable[[int], No
     with opened(file) as (windows, size), Progress(size) as progress:
         for some in windows:
             progress.window(some)
-            answers = answer(some, progress.add)
-            progress.clear()
-            for line in answers:
-                print(line)
-            sys.stdout.flush()
+            progress.tell(answer(some, progress.add))
 
 
 def _json(value: dict[str, object]) -> str:

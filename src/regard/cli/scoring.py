@@ -38,7 +38,7 @@ from regard.status import StatusLine
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.decoding.search import SearchSettings
-    from regard.evaluation.alignment import Gold
+    from regard.evaluation.alignment import Gold, Link
     from regard.evaluation.catalogue import Scoring
     from regard.evaluation.likelihood import Likelihood
     from regard.evaluation.metrics import Lines
@@ -201,11 +201,15 @@ def score(
             some = slice(first, first + SCORED_AT_A_TIME)
             with naming_lines(str(target or source), first):
                 found = loaded.score(texts[some], None if sources is None else sources[some], to)
+            results = []
             for scored in found:
                 total, each = scored.log_probability, scored.log_probabilities
                 tokens = [*loaded.tokenizer.labels(scored.tokens), *end]
                 whole = {"log_probability": total, "tokens": tokens, "log_probabilities": each}
-                print(json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}")
+                results.append(
+                    json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}"
+                )
+            progress.tell(results)
             progress.add(len(found), sum(len(scored.log_probabilities) for scored in found))
 
 
@@ -241,9 +245,7 @@ def align(
                 print(f"Aligned by attention {head}, {chosen.reason}.", file=sys.stderr)
             links = [pair.links(head) for pair in attention]
             kept += links if wanted is not None else []
-            for found in links:
-                triples = [[link.source, link.target, link.weight] for link in found]
-                print(json.dumps({"alignment": triples}) if as_json else to_pharaoh(found))
+            progress.tell(_as_triples(found) if as_json else to_pharaoh(found) for found in links)
             progress.add(len(links))
     if wanted is not None:
         measured = quality(kept, wanted)
@@ -252,6 +254,10 @@ def align(
             f"recall {measured.recall:.3f} on {so_many(len(kept), 'line')}.",
             file=sys.stderr,
         )
+
+
+def _as_triples(links: Sequence[Link]) -> str:
+    return json.dumps({"alignment": [[link.source, link.target, link.weight] for link in links]})
 
 
 def _check_options(loaded: Model, translating: Mapping[str, object], overlap: int | None) -> None:

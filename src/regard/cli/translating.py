@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -149,7 +149,6 @@ def translate(
         progress.window(lines)
         with naming_lines(name, progress.before):
             found = loaded.translations(lines, search, progress.add, options)
-        progress.clear()
         if not as_json:  # which flags each line
             for number, (line, (best, *_)) in enumerate(zip(lines, found, strict=True), progress.before + 1):
                 if "unknown" in best.flags:
@@ -162,7 +161,8 @@ def translate(
     with (naming_options(), opened(file, full=full) as (windows, size), Odd(name) as odd,
           Unknown(loaded.tokenizer, name) as unknown, Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
-            _print_all(windows, answer)
+            for window in windows:
+                progress.tell(answer(window))
             return
         try:
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
@@ -275,13 +275,6 @@ def _options(
     prefix, banned, required = wished
     wishes = Wishes(prefix, tuple(banned), tuple(required)) if any(wished) else None
     return Options(longest, language, alignment, wishes, samples, copy_unknown)
-
-
-def _print_all(windows: Iterable[list[str]], answer: Callable[[Sequence[str]], list[str]]) -> None:
-    for window in windows:
-        for text in answer(window):
-            print(text)
-        sys.stdout.flush()
 
 
 def _fingerprint(folders: Sequence[Path], *settings: object) -> str:
