@@ -186,11 +186,11 @@ def search_settings(default: SearchSettings, changes: Mapping[str, object]) -> S
 class Unknown:
     """Counts texts that hold what a model's vocabulary lacks, and tells of them at the end, in one line on stderr.
 
-    `file` is what they are in, and `what` each of them is.
+    `file` is what they are in, `what` each of them is, and `outcome` what comes of it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, file: str, what: str = "line") -> None:
-        self._tokenizer, self._file, self._what = tokenizer.source, file, what
+    def __init__(self, tokenizer: Tokenizer, file: str, what: str = "line", outcome: str = "translation") -> None:
+        self._tokenizer, self._file, self._what, self._outcome = tokenizer, file, what, outcome
         self._count, self._first = 0, ""
 
     def __enter__(self) -> Unknown:
@@ -203,7 +203,7 @@ class Unknown:
                 printable(
                     f"warning: {self._file}: {so_many(self._count, self._what)} "
                     f"{agreeing(self._count, 'has', 'have')} {pieces} that the model does not know, first "
-                    f"{self._first}. It reads each of them as the same unknown sign, so the translation may be of "
+                    f"{self._first}. It reads each of them as the same unknown sign, so the {self._outcome} may be of "
                     "something else."
                 ),
                 file=sys.stderr,

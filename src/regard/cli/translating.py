@@ -158,8 +158,9 @@ def translate(
 
     # What is kept in parts must be cut alike when a run goes on with it.
     full = out is not None and not takes_all(out)
-    with (naming_options(), opened(file, full=full) as (windows, size), Odd(name) as odd,
-          Unknown(loaded.tokenizer, name) as unknown, Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
+    with (naming_options(), opened(file, full=full) as (windows, size),
+          Odd(name) as odd, Unknown(loaded.tokenizer.source, name) as unknown,
+          Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
             for window in windows:
                 progress.tell(answer(window))
@@ -214,7 +215,7 @@ def _translate_document(
     texts = list(dict.fromkeys(model.read_document(file, form, options).texts))
     size = sum(len(text.encode()) + 1 for text in texts)
     with (naming_options(), Odd(str(file), "sentence") as odd,
-          Unknown(model.tokenizer, str(file), "sentence") as unknown, Progress(size) as progress):  # fmt: skip
+          Unknown(model.tokenizer.source, str(file), "sentence") as unknown, Progress(size) as progress):  # fmt: skip
         progress.window(texts)
         try:
             found = model.translate_document(file, out, search, options, form, progress.add)
