@@ -10,13 +10,11 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from regard import cli, shipped
-from regard.cli.common import invite_to_type
 from tests.tiny import ENGLISH, GERMAN, Ran, failed, regard, write_lines
 
 COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in cli.app.registered_commands]
@@ -181,6 +179,21 @@ def test_view_draws_what_is_asked_for(words_model: Path, babbling_model: Path, t
     failed(regard(*asked, "--head", 9), 2, "but head 9 (8, counted from 0)")
 
 
+def test_view_tells_of_characters_that_the_model_does_not_know(tmp_path: Path) -> None:
+    shipped_model, page = shipped.path("everyday-en-de"), tmp_path / "p.html"
+    warning = "warning: view: 1 {} has characters that the model does not know, first {} ({}). It reads each of them"
+    ran = regard("view", shipped_model, "Hello 你好", "--out", page)
+    assert ran.code == 0
+    assert warning.format("text", "'Hello 你好'", "你 好") in ran.err
+    assert ran.err.endswith("so the picture may be of something else.\n")
+    other = regard("view", shipped_model, "Hello", "--target", "Hallo ζ", "--out", page)
+    assert warning.format("translation", "'Hallo ζ'", "ζ") in other.err
+    assert other.err.count("warning") == 1
+    # The second sentence is not in the picture.
+    for known in (("Hello. 你好",), ("Hello",), ("你好", "--what", "positions")):
+        assert "warning" not in regard("view", shipped_model, *known, "--out", page).err
+
+
 def test_inspect_lists_every_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")  # a narrow window must not cut names off
     found = json.loads(regard("inspect", "base", "--json").out)
@@ -273,10 +286,3 @@ def test_our_own_mistakes_say_so_and_can_be_looked_into(monkeypatch: pytest.Monk
     monkeypatch.setenv("REGARD_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         regard("inspect", "base")
-
-
-def test_whoever_is_to_type_is_told_how(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for typed, file, told in ((True, "-", True), (False, "-", False), (True, "a.txt", False)):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda typed=typed: typed))
-        assert invite_to_type(file) == told
-        assert capsys.readouterr().err == ("Type a line and press Enter; Ctrl-D ends.\n" if told else "")

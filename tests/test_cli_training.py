@@ -214,6 +214,25 @@ def test_a_plan_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "--world" in regard("train", "tiny", "--plan", "--world", "0").err
 
 
+def test_files_that_are_missing_are_named_at_once_before_anything_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = write_lines(tmp_path / "a.en", ["one"] * 50)
+    sides = ("--source", there, "--target", there)
+    for more in ([], ["--plan"], ["--out", tmp_path / "out"]):  # even where nobody has chosen a recipe yet
+        others = ["data.valid_source=*.valid", "data.valid_target=v.de", f"data.test_source={there}"]
+        ran = regard("train", *sides, *others, "data.test_target=t.de", *more)
+        assert (ran.code, ran.out) == (66, "")
+        listed = "3 are not: *.valid (`data.valid_source`), v.de (`data.valid_target`), t.de (`data.test_target`)"
+        assert ran.err.startswith(f"regard: data: all its files must be there, but {listed}")
+    assert not (tmp_path / "out").exists()
+    listed = "2 are not: no.en (`data.source`), no.de (`data.target`)"
+    assert listed in regard("train", "tiny", "--source", "no.en", "--target", "no.de").err
+    ran = regard("train", *sides, "data.test_source=t.en", f"data.test_target={there}")
+    assert ran.err.startswith("regard: t.en: there is no such file, but `data.test_source` names it. Check the path")
+
+
 def test_where_nothing_was_begun_nothing_can_go_on(tmp_path: Path) -> None:
     for out in (tmp_path, tmp_path / "new"):
         failed(

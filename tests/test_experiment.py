@@ -528,7 +528,7 @@ def text_recipe(place: Path, model: str, layout: str) -> Recipe:
     settings = [
         f'data={{kind="text", text={text_of(str(text))}}}', f"model={model}", "tokenizer.vocabulary=60",
         f'batch={{layout="{layout}", tokens=128, row=32}}', "training.optimiser.warmup=10",
-        "training={steps=30, validate_every=15, save_every=10, keep=3, average=2}",
+        "training={steps=30, validate_every=5, save_every=10, keep=3, average=2}",
     ]  # fmt: skip
     return build_recipe({}, settings, "text")
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import unicodedata
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.cli import main
 from regard.status import CLEAR, PAUSE_ELSEWHERE, PAUSE_ON_TERMINAL, WIDTH_ELSEWHERE, StatusLine, clock, cut
+from tests.tiny import ENGLISH, GERMAN, regard, write_lines
 
 
 class Terminal(io.StringIO):
@@ -145,3 +150,34 @@ def test_a_status_that_is_cleared_leaves_the_line_to_others() -> None:
     status.clear()
     status.close()
     assert stream.getvalue() == f"{CLEAR}half{CLEAR}"
+
+
+class Screen(io.TextIOWrapper):
+    """A terminal that shows results and progress alike."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("command", ["translate", "score", "align"])
+def test_results_between_two_looks_at_the_progress_begin_lines_of_their_own(
+    command: str, words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for window in ("windows.WINDOW", "cli.scoring.SCORED_AT_A_TIME", "cli.scoring.ALIGNED_AT_A_TIME"):
+        monkeypatch.setattr(f"regard.{window}", 2)
+    monkeypatch.setattr("regard.status.PAUSE_ON_TERMINAL", 0.0)
+    files = [write_lines(tmp_path / "a.en", ENGLISH[:6])]
+    files += [write_lines(tmp_path / "a.de", GERMAN[:6])] * (command != "translate")
+    expected = regard(command, words_model, *files).out
+    screen = Screen(io.BytesIO(), encoding="utf-8", write_through=True)
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, screen)
+    monkeypatch.setattr(sys, "argv", ["regard", command, str(words_model), *map(str, files)])
+    with suppress(SystemExit):
+        main()
+    assert isinstance(screen.buffer, io.BytesIO)
+    shown = screen.buffer.getvalue().decode()
+    left = [line.rpartition(CLEAR)[2] for line in shown.split("\n")]  # what is to be seen of each line at the end
+    beside = ("Aligned by attention", "6 lines  ")
+    assert [line for line in left if line and not line.startswith(beside)] == expected.splitlines()
+    assert shown.count("lines/s") >= 3

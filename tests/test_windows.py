@@ -33,7 +33,7 @@ def run(
     job: str = "a",
     source: Path | None = None,
 ) -> None:
-    work_through(iter(lines), out, job, upper, share, resume, lambda _: None, source)
+    work_through(windows.windows([list(lines)]), out, job, upper, share, resume, lambda _: None, source)
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_what_was_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Mon
         return upper(lines)
 
     with pytest.raises(OSError, match="no power"):
-        work_through(iter("abcdef"), out, "a", fail_at_e, Share(), False, skipped.append)
+        work_through(windows.windows([list("abcdef")]), out, "a", fail_at_e, Share(), False, skipped.append)
     assert not out.exists()
-    work_through(iter("abcdef"), out, "a", watch, Share(), True, skipped.append)
+    work_through(windows.windows([list("abcdef")]), out, "a", watch, Share(), True, skipped.append)
     assert (seen, skipped) == ([["e", "f"]], [["a", "b"], ["c", "d"]])
     assert out.read_text() == "A\nB\nC\nD\nE\nF\n"
 

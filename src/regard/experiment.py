@@ -18,6 +18,7 @@ from regard.bands.comparing import not_compared, watch_of
 from regard.continuing import check_same_run
 from regard.counts import so_many
 from regard.data.dataset import Dataset, read_dataset
+from regard.data.glance import check_there
 from regard.errors import DataError, MissingError, UsageError
 from regard.examination import Examination, Examiner
 from regard.files import FULL, tidy, write_file
@@ -77,6 +78,8 @@ def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
             )
         if resume or goes_on:
             check_same_run(recipe, out)
+        else:
+            check_there(recipe.data)
         new = not out.exists()
         if team.leads:
             check_packages(recipe.log)

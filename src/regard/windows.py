@@ -22,9 +22,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from regard.counts import so_many
@@ -33,6 +32,7 @@ from regard.files import FULL, destination, naming, takes_all, write_file
 
 WINDOW = 2_000  # lines
 PAUSE = 0.2  # seconds between two looks at what other processes have done
+PATIENCE = 0.05  # seconds that a line waits for others to share the work with
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,30 @@ class Share:
             together.destroy_process_group()
 
 
-def windows(lines: Iterator[str], size: int | None = None) -> Iterator[list[str]]:
-    """The lines in lists of `size`, `WINDOW` unless given; the last may be shorter."""
-    while some := list(islice(lines, size or WINDOW)):
-        yield some
+def windows(
+    lists: Iterable[list[str]], more: Callable[[float], bool] = lambda _: True, size: int | None = None
+) -> Iterator[list[str]]:
+    """The lines of all lists, `size` at a time, `WINDOW` unless given. The last window may be shorter, and so is one
+    before which the input pauses: `more` tells whether another list, or the end, comes within so many seconds.
+    """
+    size = size or WINDOW
+    waiting: list[str] = []
+    since = 0.0
+    for some in lists:
+        since = since if waiting else time.monotonic()
+        waiting += some
+        while len(waiting) >= size:
+            yield waiting[:size]
+            waiting, since = waiting[size:], time.monotonic()
+        if waiting and not more(max(0.0, since + PATIENCE - time.monotonic())):
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 def work_through(
-    lines: Iterator[str],
+    windows: Iterable[list[str]],
     out: Path,
     job: str,
     work: Callable[[Sequence[str]], Sequence[str]],
@@ -97,13 +113,14 @@ def work_through(
     skip: Callable[[Sequence[str]], None],
     source: Path | None = None,
 ) -> None:
-    """Write what `work` answers to each window of `lines` into `out`, a line for each line.
+    """Write what `work` answers to each window into `out`, a line for each line.
 
     `job` tells runs apart that would answer differently. `skip` is called with windows that are not done
-    now: they are another process's, or were done before. `source` is the file of the lines, if there is one.
+    now: they are another process's, or were done before. `source` is the file of the lines, if there is one. To go on,
+    or to be shared out, the windows must be the same each time: only a device or a pipe may be given shorter ones.
     """
     if takes_all(out):
-        _pour(lines, out, work, share, resume)
+        _pour(windows, out, work, share, resume)
         return
     parts = Parts(destination(out), job, source)
     if not share.agree(lambda: parts.begin(resume)):
@@ -113,7 +130,7 @@ def work_through(
             )
         return
     try:
-        _answer_all(lines, parts, work, share, skip)
+        _answer_all(windows, parts, work, share, skip)
     except BaseException as error:
         kept = parts.leave(share)
         if kept and isinstance(error, OSError) and error.errno in FULL:
@@ -126,14 +143,14 @@ def work_through(
 
 
 def _answer_all(
-    lines: Iterator[str],
+    windows: Iterable[list[str]],
     parts: Parts,
     work: Callable[[Sequence[str]], Sequence[str]],
     share: Share,
     skip: Callable[[Sequence[str]], None],
 ) -> None:
     inputs = []
-    for number, window in enumerate(windows(lines)):
+    for number, window in enumerate(windows):
         inputs.append(digest(window))
         # All look at every part that is there, so that all stop if one is not of this job.
         if parts.holds(number, inputs[-1]) or number % share.world != share.rank:
@@ -146,7 +163,7 @@ def _answer_all(
 
 
 def _pour(
-    lines: Iterator[str], out: Path, work: Callable[[Sequence[str]], Sequence[str]], share: Share, resume: bool
+    windows: Iterable[list[str]], out: Path, work: Callable[[Sequence[str]], Sequence[str]], share: Share, resume: bool
 ) -> None:
     """Write each answer at once into what takes all and keeps no place for later."""
     if resume or share.world > 1:
@@ -156,7 +173,7 @@ def _pour(
             "Name a file."
         )
     with naming(out), out.open("wb") as stream:
-        for window in windows(lines):
+        for window in windows:
             stream.write(_text(work(window)))
             stream.flush()
 

@@ -28,6 +28,7 @@ def test_the_examples_answer_as_shown(tmp_path: Path, monkeypatch: pytest.Monkey
     # The second German sentence is missing.
     Path("talks.en").write_text("Yes.\nWe will see each other again in spring.\nWhy?\nGo now.\n", encoding="utf-8")
     Path("talks.de").write_text("Ja.\nWarum?\nGeh jetzt.\n", encoding="utf-8")
+    Path("lines.en").write_text("Yes.\n", encoding="utf-8")
     examples = blocks(PAGE, "console")
     assert len(examples) >= 3
     for block in examples:

@@ -28,6 +28,7 @@ from regard.cli import (
     verifying,
 )
 from regard.cli.common import READER_LEFT, STOPPED_BY, Closed
+from regard.cli.keeping import keep_inputs
 from regard.errors import DataError, RegardError, printable
 from regard.files import FULL
 
@@ -43,6 +44,10 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        keep_inputs(ctx.params)
+        return super().invoke(ctx)
 
 
 class _Group(TyperGroup):

@@ -186,11 +186,11 @@ def search_settings(default: SearchSettings, changes: Mapping[str, object]) -> S
 class Unknown:
     """Counts texts that hold what a model's vocabulary lacks, and tells of them at the end, in one line on stderr.
 
-    `file` is what they are in, and `what` each of them is.
+    `file` is what they are in, `what` each of them is, and `outcome` what comes of it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, file: str, what: str = "line") -> None:
-        self._tokenizer, self._file, self._what = tokenizer.source, file, what
+    def __init__(self, tokenizer: Tokenizer, file: str, what: str = "line", outcome: str = "translation") -> None:
+        self._tokenizer, self._file, self._what, self._outcome = tokenizer, file, what, outcome
         self._count, self._first = 0, ""
 
     def __enter__(self) -> Unknown:
@@ -203,7 +203,7 @@ class Unknown:
                 printable(
                     f"warning: {self._file}: {so_many(self._count, self._what)} "
                     f"{agreeing(self._count, 'has', 'have')} {pieces} that the model does not know, first "
-                    f"{self._first}. It reads each of them as the same unknown sign, so the translation may be of "
+                    f"{self._first}. It reads each of them as the same unknown sign, so the {self._outcome} may be of "
                     "something else."
                 ),
                 file=sys.stderr,
@@ -217,14 +217,6 @@ class Unknown:
             rest = f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else ""
             self._first = f"{place} ({' '.join(piece[:SHOWN] for piece in lacking[:SHOWN])}{rest})"
         self._count += 1
-
-
-def invite_to_type(file: str) -> bool:
-    """Whether somebody is to type the lines at a terminal; then they are told how."""
-    if file != STDIN or not sys.stdin.isatty():
-        return False
-    print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
-    return True
 
 
 def _is_kept(kind: type[BaseException] | None) -> bool:
@@ -302,9 +294,12 @@ class Progress:
         if not self._quiet:
             self._status.show(self._words)
 
-    def clear(self) -> None:
-        """Make room for results that are printed now."""
+    def tell(self, results: Iterable[str]) -> None:
+        """Print results now, each on a line of its own: at a terminal the status makes room for them."""
         self._status.clear()
+        for result in results:
+            print(result)
+        sys.stdout.flush()
 
     def _words(self) -> str:
         seconds = max(time.monotonic() - self._begin, 1e-6)

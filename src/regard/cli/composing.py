@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.cli.keeping import must_not_be_read
 from regard.counts import so_many
 from regard.errors import DataError, MissingError, UsageError
 
@@ -32,7 +33,7 @@ class Music:
         """Whether any is given."""
         return any(file is not None for file in (self.midi, self.primer, self.roll))
 
-    def check(self, prompt: str | None, stream: bool, as_json: bool, lines: int) -> None:
+    def check(self, prompt: str | None, stream: bool, as_json: bool, lines: int, count: int) -> None:
         """Raise where the options do not go together."""
         from regard.files import destination
 
@@ -57,9 +58,11 @@ class Music:
                 f"generate: --midi and --roll must name two files, but both name {self.midi}. Give the picture another "
                 "name, such as out.svg."
             )
-        for file in (self.midi, self.roll):
+        for option, file in (("--midi", self.midi), ("--roll", self.roll)):
             if file is not None:
                 destination(file)
+                for number in range(1, count + 1) if self.primer else ():
+                    must_not_be_read(option, _numbered(file, number, count), [str(self.primer)])
 
     def write(self, model: Model, sampling: SamplingSettings, seed: int, count: int) -> None:
         """Draw the pieces and write the files: `out.mid`, or `out-1.mid`, `out-2.mid`, … of several."""

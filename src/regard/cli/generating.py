@@ -13,8 +13,8 @@ import typer
 
 from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, load_model, making_settings
 from regard.cli.composing import Music
+from regard.cli.reading import opened
 from regard.errors import UsageError
-from regard.windows import windows
 
 if TYPE_CHECKING:
     from regard.api import Model
@@ -64,7 +64,7 @@ def generate(
         raise UsageError(f"generate: --count must be at least 1, but is {count}. Ask for more.")
     music = Music(midi, primer, roll)
     if music.wanted:
-        music.check(prompt, stream, as_json, lines)
+        music.check(prompt, stream, as_json, lines, count)
     loaded = load_model(model, precision)
     usual = MUSIC_TOKENS if music.wanted else TEXT_TOKENS
     most = usual if max_tokens is None else max_tokens
@@ -130,17 +130,13 @@ def _sampling(
 
 def _prompts(prompt: str | None) -> Iterator[list[str]]:
     """The prompts, some at a time: the one that is given, those of stdin, or an empty one at a terminal."""
-    from regard.data.formats import lines_of
-    from regard.data.streams import standard_input
-
     if prompt is not None and prompt != STDIN:
         yield [prompt]
-        return
-    stream, typed = standard_input(), sys.stdin.isatty()
-    if prompt is None and typed:
+    elif prompt is None and sys.stdin is not None and sys.stdin.isatty():
         yield [""]
-        return
-    yield from windows(lines_of(stream, "stdin"), 1 if typed else PROMPTS)
+    else:
+        with opened(STDIN, PROMPTS) as (windows, _):
+            yield from windows
 
 
 def _warn_of_long_prompts(model: Model, prompts: Sequence[str]) -> None:

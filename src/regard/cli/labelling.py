@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, invite_to_type, load_model, must_be_there
+from regard.cli.common import STDIN, AsJson, ModelFolder, Precision, Progress, load_model, must_be_there
+from regard.cli.reading import opened
 from regard.errors import DataError, UsageError
-from regard.windows import windows
 
 if TYPE_CHECKING:
     from regard.api import Model
@@ -110,37 +109,10 @@ def evaluate_labels(
 
 
 def _work_through(file: str, answer: Callable[[Sequence[str], Callable[[int], None]], list[str]]) -> None:
-    from regard.data.formats import lines_of
-
-    size = None if file == STDIN else _size(file)
-    with _opened(file) as stream, Progress(size) as progress:
-        lines = lines_of(stream, "stdin" if file == STDIN else file)
-        # Whoever types wants an answer to each line.
-        for some in windows(lines, 1 if invite_to_type(file) else None):
+    with opened(file) as (windows, size), Progress(size) as progress:
+        for some in windows:
             progress.window(some)
-            answers = answer(some, progress.add)
-            progress.clear()
-            for line in answers:
-                print(line)
-            sys.stdout.flush()
-
-
-def _size(file: str) -> int | None:
-    from regard.data.formats import COMPRESSED
-
-    place = Path(file)
-    return place.stat().st_size if place.is_file() and place.suffix not in COMPRESSED else None
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    from regard.data.streams import open_text, standard_input
-
-    if file == STDIN:
-        yield standard_input()
-    else:
-        with open_text(Path(file)) as stream:
-            yield stream
+            progress.tell(answer(some, progress.add))
 
 
 def _json(value: dict[str, object]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import AsJson, ModelFolder, TargetLanguage, load_model
+from regard.cli.common import AsJson, ModelFolder, TargetLanguage, Unknown, load_model
 from regard.errors import UsageError
 
 OF_ONE_HEAD = ("page", "matrix", "arcs")
@@ -72,14 +72,15 @@ def _draw(
     """Draw, write, and say where it is."""
     from typing import cast
 
-    from regard.exploring.pictures import Asked, What
+    from regard.exploring.pictures import WITHOUT_TEXT, Asked, What
     from regard.files import write_file
 
     for option, value in (("--layer", layer), ("--head", head)):
         if value is not None and value < 1:
             raise UsageError(f"view: {option} counts from 1, but is {value}.")
     asked = Asked(text, target, to, name, None if layer is None else layer - 1, None if head is None else head - 1)
-    shown = load_model(model).draw(cast("What", what), asked)
+    loaded = load_model(model)
+    shown = loaded.draw(cast("What", what), asked)
     if out.suffix == ".png":
         write_file(out, shown.to_png())
     else:
@@ -92,6 +93,14 @@ def _draw(
     if shown.told is not None:
         print(shown.told)
     print(f"The picture is in {out}; open it in a browser.", file=sys.stderr)
+    if what not in WITHOUT_TEXT:
+        read = (
+            (loaded.tokenizer.source, "text", shown.source or text),
+            (loaded.tokenizer, "translation", target or ""),
+        )
+        for tokenizer, kind, each in read:
+            with Unknown(tokenizer, "view", kind, "picture") as unknown:
+                unknown.see(repr(each[:40]), each)
 
 
 def inspect(

@@ -29,6 +29,7 @@ from regard.cli.common import (
     naming_options,
     search_settings,
 )
+from regard.cli.keeping import must_not_be_read
 from regard.cli.labelling import evaluate_labels
 from regard.counts import so_many
 from regard.errors import DataError, MissingError, UsageError
@@ -37,7 +38,7 @@ from regard.status import StatusLine
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.decoding.search import SearchSettings
-    from regard.evaluation.alignment import Gold
+    from regard.evaluation.alignment import Gold, Link
     from regard.evaluation.catalogue import Scoring
     from regard.evaluation.likelihood import Likelihood
     from regard.evaluation.metrics import Lines
@@ -124,7 +125,7 @@ def evaluate(
         return
     if (source is None) == bool(reference):
         raise UsageError("evaluate: SOURCE and REFERENCE must be given together, but one is missing. Give both.")
-    sources, references = _test_set(loaded, model, source, reference or [])
+    sources, references = _test_set(loaded, model, source, reference or [], out)
     scoring = _scoring(tokenize, lowercase, language or _language(loaded, reference or []), rouge)
     search = search_settings(loaded.recipe.search, {**changes, "nbest": 1})
     lines = Lines(_translated(loaded, sources, search, out), references)
@@ -200,11 +201,15 @@ def score(
             some = slice(first, first + SCORED_AT_A_TIME)
             with naming_lines(str(target or source), first):
                 found = loaded.score(texts[some], None if sources is None else sources[some], to)
+            results = []
             for scored in found:
                 total, each = scored.log_probability, scored.log_probabilities
                 tokens = [*loaded.tokenizer.labels(scored.tokens), *end]
                 whole = {"log_probability": total, "tokens": tokens, "log_probabilities": each}
-                print(json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}")
+                results.append(
+                    json.dumps(whole, ensure_ascii=False) if as_json else f"{total:.4f}\t{total / len(each):.4f}"
+                )
+            progress.tell(results)
             progress.add(len(found), sum(len(scored.log_probabilities) for scored in found))
 
 
@@ -240,9 +245,7 @@ def align(
                 print(f"Aligned by attention {head}, {chosen.reason}.", file=sys.stderr)
             links = [pair.links(head) for pair in attention]
             kept += links if wanted is not None else []
-            for found in links:
-                triples = [[link.source, link.target, link.weight] for link in found]
-                print(json.dumps({"alignment": triples}) if as_json else to_pharaoh(found))
+            progress.tell(_as_triples(found) if as_json else to_pharaoh(found) for found in links)
             progress.add(len(links))
     if wanted is not None:
         measured = quality(kept, wanted)
@@ -251,6 +254,10 @@ def align(
             f"recall {measured.recall:.3f} on {so_many(len(kept), 'line')}.",
             file=sys.stderr,
         )
+
+
+def _as_triples(links: Sequence[Link]) -> str:
+    return json.dumps({"alignment": [[link.source, link.target, link.weight] for link in links]})
 
 
 def _check_options(loaded: Model, translating: Mapping[str, object], overlap: int | None) -> None:
@@ -320,16 +327,19 @@ def _evaluate_music(
 
 
 def _test_set(
-    loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path]
+    loaded: Model, folder: Path, source: Path | None, reference: Sequence[Path], out: Path | None
 ) -> tuple[list[str], list[list[str]]]:
-    """The sources, and each set of references: from files, or the recipe's own."""
+    """The sources, and each set of references: from files, or the recipe's own, which `out` must not be."""
     from regard.data.corpus import open_corpus
 
     if source is not None:
         sources, *references = _equally_long([source, *reference])
         return sources, references
     try:
-        pairs = open_corpus(loaded.recipe.data).test()
+        corpus = open_corpus(loaded.recipe.data)
+        if out is not None:
+            must_not_be_read("--out", out, corpus.other_files("test"))
+        pairs = corpus.test()
     except MissingError as error:
         name = shipped.called(folder)
         if name not in shipped.names():

@@ -158,14 +158,16 @@ class _Asked:
         """A recipe for this corpus and this machine, or the course of a model that goes on with its own."""
         from regard import folder, shipped
         from regard.choosing import choose, choose_further
-        from regard.data.glance import measure
+        from regard.data.glance import check_there, measure
         from regard.recipe import load_recipe
 
         if self._begun:
             own = str(shipped.resolve(self._begun[-1].removeprefix("init=").strip("\"'")) / folder.RECIPE)
             settings = load_recipe(own, self.changes, self.sides)
+            check_there(settings.data)
             return choose_further(own, measure(settings.data), _machine(settings), self.changes, self.sides)
         settings = load_recipe("small", [*self.data, *self.changes])
+        check_there(settings.data)
         return choose(measure(settings.data), _machine(settings), self.data, self.changes)
 
     @property

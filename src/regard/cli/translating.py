@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -29,7 +28,6 @@ from regard.cli.common import (
     Progress,
     TargetLanguage,
     Unknown,
-    invite_to_type,
     load_model,
     making_settings,
     must_be_there,
@@ -38,8 +36,10 @@ from regard.cli.common import (
     search_settings,
     with_options,
 )
+from regard.cli.reading import opened
 from regard.errors import UsageError
-from regard.windows import Share, windows, work_through
+from regard.files import takes_all
+from regard.windows import Share, work_through
 
 if TYPE_CHECKING:
     from regard.api import Model, Options, Translation
@@ -149,7 +149,6 @@ def translate(
         progress.window(lines)
         with naming_lines(name, progress.before):
             found = loaded.translations(lines, search, progress.add, options)
-        progress.clear()
         if not as_json:  # which flags each line
             for number, (line, (best, *_)) in enumerate(zip(lines, found, strict=True), progress.before + 1):
                 if "unknown" in best.flags:
@@ -157,15 +156,19 @@ def translate(
                 odd.see(f"line {number:,}", best.flags)
         return [_as_json(translations) if as_json else _as_lines(translations, nbest) for translations in found]
 
-    with (naming_options(), _lines(file) as (lines, size), Odd(name) as odd, Unknown(loaded.tokenizer, name) as unknown,
+    # What is kept in parts must be cut alike when a run goes on with it.
+    full = out is not None and not takes_all(out)
+    with (naming_options(), opened(file, full=full) as (windows, size),
+          Odd(name) as odd, Unknown(loaded.tokenizer.source, name) as unknown,
           Progress(size, quiet=share.rank > 0) as progress):  # fmt: skip
         if out is None:
-            _print_all(lines, answer, one_by_one=invite_to_type(file))
+            for window in windows:
+                progress.tell(answer(window))
             return
         try:
             job = _fingerprint(folders, ensemble, precision, search, options, as_json)
             source = None if file == STDIN else Path(file)
-            work_through(lines, out, job, answer, share, resume, progress.skip, source)
+            work_through(windows, out, job, answer, share, resume, progress.skip, source)
         except KeyboardInterrupt as stop:
             print(
                 f"\nStopped; windows of lines that are done are kept. Go on with the same command and --resume: {out}",
@@ -212,7 +215,7 @@ def _translate_document(
     texts = list(dict.fromkeys(model.read_document(file, form, options).texts))
     size = sum(len(text.encode()) + 1 for text in texts)
     with (naming_options(), Odd(str(file), "sentence") as odd,
-          Unknown(model.tokenizer, str(file), "sentence") as unknown, Progress(size) as progress):  # fmt: skip
+          Unknown(model.tokenizer.source, str(file), "sentence") as unknown, Progress(size) as progress):  # fmt: skip
         progress.window(texts)
         try:
             found = model.translate_document(file, out, search, options, form, progress.add)
@@ -273,28 +276,6 @@ def _options(
     prefix, banned, required = wished
     wishes = Wishes(prefix, tuple(banned), tuple(required)) if any(wished) else None
     return Options(longest, language, alignment, wishes, samples, copy_unknown)
-
-
-@contextmanager
-def _lines(file: str) -> Iterator[tuple[Iterator[str], int | None]]:
-    """The lines of a file or of stdin, and how many bytes they have if that can be known before reading them."""
-    from regard.data.formats import COMPRESSED, lines_of, open_text
-    from regard.data.streams import standard_input
-
-    if file == STDIN:
-        yield lines_of(standard_input(), "stdin"), None
-        return
-    place = Path(file)
-    with open_text(place) as stream:
-        yield lines_of(stream, file), None if place.suffix in COMPRESSED else place.stat().st_size
-
-
-def _print_all(lines: Iterator[str], answer: Callable[[Sequence[str]], list[str]], one_by_one: bool) -> None:
-    # At a terminal each line is answered at once; otherwise many lines share the work.
-    for window in windows(lines, 1 if one_by_one else None):
-        for text in answer(window):
-            print(text)
-        sys.stdout.flush()
 
 
 def _fingerprint(folders: Sequence[Path], *settings: object) -> str:

@@ -98,13 +98,17 @@ def read_lines(file: Path) -> list[str]:
 
 def lines_of(stream: Reader, place: str, repairs: Repairs | None = None) -> Iterator[str]:
     """The lines of an open stream, one at a time; `place` is named in errors."""
-    return chain.from_iterable(_line_lists(stream, place, Repairs() if repairs is None else repairs))
+    return chain.from_iterable(line_lists(stream, place, repairs))
 
 
-def _line_lists(stream: Reader, place: str, repairs: Repairs) -> Iterator[list[str]]:
-    """The lines of a stream, as many at a time as came in at once."""
+def line_lists(stream: Reader, place: str, repairs: Repairs | None = None) -> Iterator[list[str]]:
+    """The lines of a stream, as many at a time as came in at once: none where one of them is not whole yet."""
+    repairs = Repairs() if repairs is None else repairs
     done = 0
     for data in _whole_lines(stream, place):
+        if not data:
+            yield []
+            continue
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -148,7 +152,7 @@ def _advice(place: str, begin: bytes) -> str:
 
 
 def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
-    """The bytes of a stream, cut behind line ends only."""
+    """The bytes of a stream, cut behind line ends only; nothing where no line has ended in what came in."""
     # What is there, without waiting for more: somebody may be typing.
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     waiting: list[bytes] = []
@@ -159,6 +163,8 @@ def _whole_lines(stream: Reader, place: str) -> Iterator[bytes]:
             done += data.count(b"\n")
             yield b"".join((*waiting, data[:cut]))
             waiting, size = [], 0
+        else:
+            yield b""
         waiting.append(data[cut:])
         size += len(data) - cut
         if size > LONGEST_LINE:

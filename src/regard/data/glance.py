@@ -1,7 +1,8 @@
-"""A corpus at a glance, before it is read: how large it is, and which characters it has."""
+"""A corpus at a glance, before it is read: whether it is there, how large it is, and which characters it has."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unicodedata import normalize
@@ -10,10 +11,56 @@ from regard.data.both_sides import both_sides
 from regard.data.corpus import CorpusSettings, Elsewhere, Files, Mixture, Music, Text
 from regard.data.formats import STDIN, Repairs, find_files, open_text, read_chunk
 from regard.data.generated import Generated, generate
-from regard.data.labelled import Classes, Labelled, Restoring, Tagged, place_of
+from regard.data.labelled import Class, Classes, Labelled, Restoring, Tagged, place_of
+from regard.errors import MissingError
 
 BYTES_A_TOKEN = 4.5  # Multi30k en-de: 4.3 with 4,000 tokens, 4.8 with 8,000, 5.5 with 32,000
 LOOKED_AT = 2**24  # bytes of a file in which characters are counted
+PLACES = ("source", "target", "text", "table", "words", "music", "valid_source", "valid_target", "valid",
+          "test_source", "test_target", "test")  # fmt: skip
+"""What settings call the files of a corpus."""
+
+
+def check_there(settings: CorpusSettings) -> None:
+    """Raise MissingError with all files that the settings name and that are not there."""
+    missing = {name: place for name, place in _places(settings, "data.") if not _is_there(place)}
+    if len(missing) == 1:
+        ((name, place),) = missing.items()
+        raise MissingError(
+            f"{place}: there is no such file, but `{name}` names it. Check the path; it is relative to {Path.cwd()}."
+        )
+    if missing:
+        listed = ", ".join(f"{place} (`{name}`)" for name, place in missing.items())
+        raise MissingError(
+            f"data: all its files must be there, but {len(missing)} are not: {listed}. Check the paths; they are "
+            f"relative to {Path.cwd()}."
+        )
+
+
+def _places(settings: CorpusSettings | Class, before: str) -> Iterator[tuple[str, str]]:
+    """The places that settings name, each after the setting that names it."""
+    match settings:
+        case Mixture():
+            for number, corpus in enumerate(settings.corpora):
+                yield from _places(corpus, f"{before}corpora[{number}].")
+        case Classes():
+            for number, one in enumerate(settings.classes):
+                yield from _places(one, f"{before}classes[{number}].")
+        case Generated() | Elsewhere():  # whose `source` is a language
+            return
+        case _:
+            named = ((name, vars(settings).get(name)) for name in PLACES)
+            yield from ((f"{before}{name}", place) for name, place in named if isinstance(place, str))
+
+
+def _is_there(place: str) -> bool:
+    """Whether a place names something. A folder may yet turn out to hold nothing."""
+    if place == STDIN or Path(place).exists():
+        return True
+    try:
+        return find_files(place) != [place]
+    except MissingError:  # of a pattern
+        return False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,22 @@ def standard_input() -> BinaryIO:
             "read instead; --help says how."
         )
     return sys.stdin.buffer
+
+
+def more_of(stream: BinaryIO) -> Callable[[float], bool]:
+    """Tells whether more of a stream, or its end, can be read within so many seconds; yes where nobody knows.
+
+    It asks the system, which does not see what Python has read ahead. Read with `read1(CHUNK)`, which leaves nothing of
+    that behind.
+    """
+
+    def more(seconds: float) -> bool:
+        try:
+            return bool(select.select([stream], [], [], seconds)[0])
+        except (OSError, ValueError):  # no file at all, or one that this system cannot be asked about
+            return True
+
+    return more
 
 
 def is_compressed(name: str) -> bool:
