@@ -34,6 +34,7 @@ def test_json_has_everything_but_the_drawing(demo: Inspection) -> None:
         "labels",
         "flops",
         "memory",
+        "optimiser",
     ]
     assert (found["name"], found["kind"], found["vocabulary"]) == ("demo", "transformer", 512)
     assert found["parameters"] == sum(matrix["parameters"] for matrix in found["matrices"])
@@ -48,6 +49,16 @@ def test_the_page_names_every_matrix_and_every_cost(demo: Inspection) -> None:
     assert demo.wiring in page
     for words in ("decoder.*.cross_attention.query.weight", "to read the source once", "Adam's moments", "4 beams"):
         assert words in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "moments", "told"), [("muon", 1, "Muon's and Adam's moments"), ("sgd", 0, "no moments,")]
+)
+def test_moments_are_those_of_the_optimiser(demo: Inspection, kind: str, moments: int, told: str) -> None:
+    found = inspect("demo", [f"training.optimiser={{kind = '{kind}', rate = 1e-3}}"])
+    assert told in found.to_text()
+    assert moments * found.memory.weights <= found.memory.moments < demo.memory.moments == 2 * demo.memory.weights
+    assert found.memory.training - demo.memory.training == found.memory.moments - demo.memory.moments
 
 
 def test_overrides_vocabulary_and_length() -> None:

@@ -235,7 +235,7 @@ def inspection(model: AnyModel, recipe: Recipe, length: int | None = None) -> In
     """The parts and the costs of a model made by a recipe; its weights need not be there. `length` is the tokens of a
     row, a usual length unless given."""
     parts = anatomy(model, recipe.name, recipe.model.kind, model.vocabulary)
-    return look(model, parts, length, recipe.batch.tokens, recipe.search.beam)
+    return look(model, parts, length, recipe.batch.tokens, recipe.search.beam, recipe.training.optimiser)
 
 
 def learning_curves(bundle: Bundle, place: Path | None) -> str | None:

@@ -8,9 +8,12 @@ from dataclasses import asdict, dataclass
 from regard.counts import so_many
 from regard.models.build import AnyModel
 from regard.models.labelling import LabelModel
+from regard.training.optim import OptimiserSettings, state_bytes
 from regard.viewing.costs import Flops, Memory, count, usual_length
 from regard.viewing.parameters import Anatomy, Matrix
 from regard.viewing.wiring import draw
+
+MOMENTS = {"adam": "Adam's", "adamw": "Adam's", "muon": "Muon's and Adam's"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Inspection(Anatomy):
     """0 where it gives none."""
     flops: Flops
     memory: Memory
+    optimiser: str
+    """Its kind, which decides how large the moments are."""
     wiring: str
     """Empty where it gives labels."""
 
@@ -34,19 +39,22 @@ class Inspection(Anatomy):
         """A page for a terminal."""
         labels = f"{so_many(self.labels, 'label')}, " if self.labels else ""
         title = f"{self.name}: {self.kind}, {self.vocabulary:,} tokens, {labels}{self.parameters:,} parameters"
-        parts = [title + _assumed(self), self.wiring, matrix_table(self), _flops(self.flops), _memory(self.memory)]
+        parts = [title + _assumed(self), self.wiring, matrix_table(self), _flops(self.flops)]
+        parts.append(_memory(self.memory, MOMENTS.get(self.optimiser, "")))
         return "\n\n".join(part for part in parts if part)
 
 
-def look(model: AnyModel, parts: Anatomy, length: int | None, tokens: int, beams: int) -> Inspection:
+def look(
+    model: AnyModel, parts: Anatomy, length: int | None, tokens: int, beams: int, optimiser: OptimiserSettings
+) -> Inspection:
     """Add to a model's `parts` what else can be known; it must be on the meta device.
 
-    Costs are those of rows of `length` tokens (None: a usual length), of training on batches of `tokens` tokens, and
-    of search with `beams` beams.
+    Costs are those of rows of `length` tokens (None: a usual length), of training on batches of `tokens` tokens by an
+    optimiser, and of search with `beams` beams.
     """
-    flops, memory = count(model, length or usual_length(model), tokens, beams)
+    flops, memory = count(model, length or usual_length(model), tokens, beams, state_bytes(model, optimiser))
     labels, wiring = (model.labels, "") if isinstance(model, LabelModel) else (0, draw(model))
-    return Inspection(**vars(parts), labels=labels, flops=flops, memory=memory, wiring=wiring)
+    return Inspection(**vars(parts), labels=labels, flops=flops, memory=memory, optimiser=optimiser.kind, wiring=wiring)
 
 
 def _assumed(parts: Anatomy) -> str:
@@ -96,8 +104,9 @@ def _flops(flops: Flops) -> str:
     )
 
 
-def _memory(memory: Memory) -> str:
+def _memory(memory: Memory, whose: str) -> str:
     weights = f"weights {_short(memory.weights)}B"
+    moments = f"{whose} moments {_short(memory.moments)}B" if memory.moments else "no moments"
     decoding = (
         f"\n  decoding  {_short(memory.decoding)}B with {so_many(memory.beams, 'beam')}: {weights}, "
         f"cache {_short(memory.cache)}B a beam"
@@ -105,7 +114,7 @@ def _memory(memory: Memory) -> str:
     return (
         "memory in float32, with the same lengths\n"
         f"  training  {_short(memory.training)}B at most, for a batch of {so_many(memory.rows, 'row')}: {weights}, "
-        f"Adam's moments {_short(memory.moments)}B,\n"
+        f"{moments},\n"
         f"            activations {_short(memory.activations)}B, then on the way back the gradients of all of them"
         + (decoding if memory.beams else "")
     )
