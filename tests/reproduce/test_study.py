@@ -73,7 +73,7 @@ def test_the_members_of_an_ensemble_differ_in_their_seed_alone(corpora: Path) ->
         each = [recipe_of(TABLE2, member, Asked(corpora)) for member in TABLE2.rows if member.name in row.members]
         assert len({replace(recipe, name="", seed=0) for recipe in each}) == min(1, len(each))
         assert len({recipe.seed for recipe in each}) == len(each)
-    assert sum(bool(row.members) for row in TABLE2.rows) == 2
+    assert sum(bool(row.members) for row in TABLE2.rows) == 3
     with pytest.raises(ValueError, match=r"`members` must be rows above `b`, but \['c'\] are not"):
         Study("wrong", "", (Row("a", "", "base"), Row("b", "", "base", members=("a", "c"))), (), {})
 
