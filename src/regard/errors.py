@@ -11,8 +11,16 @@ the place, the rule, the value found, and what to do about it.
 """
 
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of signs that steer a terminal, or the order of what it shows
+
+
+def proposal(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The nearest of the known names as a question, for whoever misspelt one; `otherwise` where none is near."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"Did you mean `{close[0]}`?" if close else otherwise
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from regard.data.corpus import CorpusSettings, Elsewhere, Files, Music
 from regard.data.generated import Generated
 from regard.data.labelled import answers_of
 from regard.decoding.search import SearchSettings
-from regard.errors import MissingError, UsageError
+from regard.errors import MissingError, UsageError, proposal
 from regard.models.build import ModelSettings
 from regard.models.transformer import TransformerSettings
 from regard.text.learning import MERGING
@@ -134,8 +133,7 @@ def find(name: str) -> Path:
     """The file of a preset."""
     file = PRESETS / f"{name}.toml"
     if not file.is_file():
-        close = get_close_matches(name, presets(), n=1)
-        hint = f"Did you mean `{close[0]}`?" if close else f"Presets: {', '.join(presets())}."
+        hint = proposal(name, presets(), f"Presets: {', '.join(presets())}.")
         raise MissingError(f"{name}: there is neither such a file nor such a preset. {hint}")
     return file
 

@@ -136,7 +136,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["table9"], "must be one of: table1, table2, table3"),
+        (["novel"], "must be one of: table1, table2, table3"),
+        (["novel"], "but is `novel`. Choose one that exists."),
+        (["tabel3"], "but is `tabel3`. Did you mean `table3`?"),
+        (["everyday-ende", "--check", "everyday-en-de"], "Did you mean `everyday-en-de`?"),
+        (["table3", "--rows", "bas"], "`bas` is not one. Did you mean `base`?"),
+        (["table3", "--rows", "novel"], "`novel` is not one. There are: base, "),
         (["table1", "--lengths", "1,two"], "whole numbers with commas between them, but is '1,two'"),
         (["table1", "--lengths", "64,64,32"], "at least 3 different lengths"),
         (["table1", "--lengths", "0,1,2"], "of 1 or more, but are [0, 1, 2]"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.common import STOPPED_BY, AsJson, must_have_a_reader
-from regard.errors import MissingError, UsageError
+from regard.errors import MissingError, UsageError, proposal
 
 if TYPE_CHECKING:
     from regard.reproduce.rendering import Table
@@ -95,7 +95,8 @@ def _is_study(name: str) -> bool:
 
     if name not in (names := ["table1", *STUDIES, *published().models]):
         raise UsageError(
-            f"reproduce: NAME must be one of: {', '.join(names)}; but is `{name}`. Choose one that exists."
+            f"reproduce: NAME must be one of: {', '.join(names)}; but is `{name}`. "
+            + proposal(name, names, "Choose one that exists.")
         )
     return name in STUDIES
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from regard import shipped
 from regard.data.formats import Repairs, partner_blocks, read_lines, table_blocks
-from regard.errors import DataError, MissingError, UsageError
+from regard.errors import DataError, MissingError, UsageError, proposal
 from regard.evaluation import catalogue
 from regard.evaluation.catalogue import Scoring
 from regard.evaluation.metrics import Score
@@ -251,8 +251,8 @@ def check(name: str, folder: Path, data: Path | None, known: Publications | None
     known = known or published()
     if name not in known.models:
         raise UsageError(
-            f"reproduce --check: NAME must be one of: {', '.join(known.models)}; but is `{name}`. Choose one "
-            "that was published."
+            f"reproduce --check: NAME must be one of: {', '.join(known.models)}; but is `{name}`. "
+            + proposal(name, known.models, "Choose one that was published.")
         )
     model, place = known.models[name], folder_of_data(data, name)
     wanted = {figure.set: known.sets[figure.set] for figure in model.figures}

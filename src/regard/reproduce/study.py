@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.errors import MissingError, UsageError
+from regard.errors import MissingError, UsageError, proposal
 from regard.recipe import Recipe, load_recipe
 from regard.settings import override
 from regard.settings.tree import text_of
@@ -83,7 +83,8 @@ class Study:
             )
         if unknown := [name for name in asked if name not in known]:
             raise UsageError(
-                f"--rows: must be rows of {self.name}, but `{unknown[0]}` is not one. There are: {', '.join(known)}."
+                f"--rows: must be rows of {self.name}, but `{unknown[0]}` is not one. "
+                + proposal(unknown[0], known, f"There are: {', '.join(known)}.")
             )
         return [known[name] for name in dict.fromkeys(asked)]
 
