@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.runs import mistakes_told
 from regard.bands.measuring import band_of_runs
-from regard.errors import RegardError
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -21,11 +21,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a model folder")
-    try:
-        print(band_of_runs(parser.parse_args(arguments).runs).to_toml(), end="")
-    except RegardError as error:
-        print(f"bands: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from error
+    asked = parser.parse_args(arguments)
+    with mistakes_told("bands"):
+        print(band_of_runs(asked.runs).to_toml(), end="")
 
 
 if __name__ == "__main__":

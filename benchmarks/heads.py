@@ -23,9 +23,9 @@ from benchmarks.heads_drawing import draw
 from benchmarks.heads_measures import Averages, Floats, Follower, Followers, called
 from benchmarks.heads_pronouns import RIDDLES, Mover, Solved, line_of, movers, solve
 from benchmarks.heads_rules import Line, copied_links, read_links, written_links
+from benchmarks.runs import mistakes_told
 from regard.api import Model, load
 from regard.data.corpus import open_text
-from regard.errors import RegardError
 from regard.status import StatusLine
 
 SHOWN = 8  # movers in the table
@@ -185,13 +185,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=3000)
     parser.add_argument("--translated", type=int, default=300)
     asked = parser.parse_args(arguments)
-    try:
+    with mistakes_told("heads"):
         lines = [line for file in asked.source for line in lines_of(file)]
         model = load(asked.model)
         model.must_translate("heads")
-    except RegardError as error:
-        print(f"heads: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from error
     found, followers = measure(model, lines[: asked.lines], asked.translated)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "heads.json").write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n")

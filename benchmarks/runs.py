@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from regard.errors import MissingError
+from regard.errors import MissingError, RegardError
 from regard.files import write_file
 from regard.viewing.training_curves import read_metrics
 
@@ -32,6 +32,16 @@ LOOK = 0.2  # seconds between two looks at whether to stop
 PATIENCE = 60.0  # seconds for a command to end by itself when the time is up
 DONE = "done"
 TRIAL = "runs/{}-trial"  # what --set makes is no result, and must not be taken for one
+
+
+@contextmanager
+def mistakes_told(name: str) -> Iterator[None]:
+    """What the user can mend ends a benchmark of this name with a sentence, as it ends a command."""
+    try:
+        yield
+    except RegardError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from error
 
 
 class Stopped(Exception):  # noqa: N818

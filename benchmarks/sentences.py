@@ -1,9 +1,11 @@
 """Sentences that papers and courses show, by models of ours: French and Chinese to English, with their alignments.
 
     REGARD_DATA=../shared/data python -m benchmarks.sentences --out DIR [--work runs/sentences] [--only NAMES]
+    REGARD_DATA=../shared/data python -m benchmarks.sentences --pairs [--work runs/sentences]
 
 Two models are trained by the recipes `fr-en` and `zh-en`, tested, and asked; both share the GPU. What they say goes to
 DIR/NAME.txt, an alignment of each sentence to NAME-1.svg and so on. A second call goes on where the first was stopped.
+With --pairs the files of `zh-en` are made alone, which takes seconds and no GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.beyond import lines_of
-from benchmarks.runs import Bench, Job, options, results, run_asked
+from benchmarks.runs import Bench, Job, mistakes_told, options, results, run_asked
 from regard.files import write_file
 
 FRENCH = (
@@ -36,23 +38,23 @@ def french(bench: Bench) -> None:
 
 
 def chinese(bench: Bench) -> None:
-    files = chinese_pairs(bench)
+    files = chinese_pairs(bench.data, bench.work)
     measure(bench, "zh-en", CHINESE, *(f"data.{split}source={file}" for split, file in files.items()))
 
 
-def chinese_pairs(bench: Bench) -> dict[str, Path]:
+def chinese_pairs(data: Path, work: Path) -> dict[str, Path]:
     """Everyday sentences in three parts, and manuals to train on. Tatoeba has many translations of one sentence: those
     of an English one stay together, and neither side of what is held out is trained on."""
-    files = {split: bench.work / f"zh-{split or 'train_'}pairs.tsv" for split in ("", "valid_", "test_")}
+    files = {split: work / f"zh-{split or 'train_'}pairs.tsv" for split in ("", "valid_", "test_")}
     if all(file.is_file() for file in files.values()):
         return files
     pairs: dict[str, list[str]] = {split: [] for split in files}
-    for line in lines_of(bench.data / "tatoeba/manythings.en-zh.tsv.bz2"):
+    for line in lines_of(data / "tatoeba/manythings.en-zh.tsv.bz2"):
         number = int(hashlib.sha256(line.partition("\t")[0].encode()).hexdigest(), 16) % HELD_OUT
         pairs[{0: "valid_", 1: "test_"}.get(number, "")].append(line)
     held_out = {side for split in ("valid_", "test_") for line in pairs[split] for side in line.split("\t")[:2]}
-    more = [bench.data / f"softdocs/{name}.en-zh.tsv.bz2" for name in MANUALS]
-    for file in (bench.data / "tatoeba/challenge-dev.en-zh.tsv.bz2", *more):
+    more = [data / f"softdocs/{name}.en-zh.tsv.bz2" for name in MANUALS]
+    for file in (data / "tatoeba/challenge-dev.en-zh.tsv.bz2", *more):
         pairs[""].extend(lines_of(file))
     pairs[""] = [line for line in pairs[""] if held_out.isdisjoint(line.split("\t")[:2])]
     for split, file in files.items():
@@ -93,7 +95,15 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         print("  skipped: some minutes of a GPU; python -m benchmarks.sentences --help")
         return
-    asked = options("sentences", __doc__, minutes=9.0).parse_args(arguments)
+    parser = options("sentences", __doc__, minutes=9.0)
+    parser.add_argument("--pairs", action="store_true", help="make the files of zh-en, and train nothing")
+    asked = parser.parse_args(arguments)
+    if asked.pairs:
+        work = asked.work or Path("runs/sentences")
+        work.mkdir(parents=True, exist_ok=True)
+        with mistakes_told("sentences"):
+            print(*chinese_pairs(asked.data, work).values(), sep="\n")
+        return
     run_asked(asked, jobs(), table, spare=30)
 
 

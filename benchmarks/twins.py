@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import regard
-from regard.data.corpus import open_text
+from benchmarks.runs import mistakes_told
+from regard.data.formats import open_text
 from regard.evaluation.metrics import score
 
 SIDES = {"everyday-en-de": (0, 1), "everyday-de-en": (1, 0)}  # the columns of source and target
@@ -44,7 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None and not data.is_dir():
         print(f"  skipped: {data} is not there")
         return
-    train, test = pairs(data / "tatoeba-train.tsv.xz"), pairs(data / "tatoeba-test.tsv")
+    with mistakes_told("twins"):
+        train, test = pairs(data / "tatoeba-train.tsv.xz"), pairs(data / "tatoeba-test.tsv")
     for name, (source, target) in SIDES.items():
         seen = {trace for pair in train for trace in traces(pair[source])}
         sources, references = ([pair[side] for pair in test] for side in (source, target))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -21,7 +20,6 @@ import torch
 
 import regard
 from benchmarks import sentences
-from benchmarks.runs import Bench
 from regard import shipped, status
 from regard.bands.band import BANDS, read_band
 from regard.data.sources import Files, Mixture, Text
@@ -498,7 +496,7 @@ def test_the_benchmark_makes_the_files_of_chinese_to_english(tmp_path: Path) -> 
     if not (CORPORA / "tatoeba").is_dir() or not (CORPORA / "softdocs").is_dir():
         pytest.skip("needs tatoeba and softdocs in REGARD_DATA")
     known = published()
-    made = sentences.chinese_pairs(Bench(tmp_path, tmp_path, CORPORA, math.inf))
+    made = sentences.chinese_pairs(CORPORA, tmp_path)
     for split, file in made.items():
         name = known.corpora["zh-en"][f"{split}source"]
         assert Path(name).name == file.name
