@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from typer.models import OptionInfo
 
 from regard import cli
-from regard.cli.keeping import WRITTEN, must_not_be_read
+from regard.cli.keeping import READ, WRITTEN, keep_inputs, must_not_be_read
 from regard.errors import UsageError
 from tests.tiny import ENGLISH, GERMAN, failed, regard, write_lines
 
-READ = {"data", "gold", "key_file", "others", "primer", "texts", "check"}
-"""Options that name a file or a folder to read."""
 LOST = "must not be both read"
 
 
@@ -88,13 +85,27 @@ def test_what_is_no_file_yet_and_what_loses_nothing_may_be_both(tmp_path: Path) 
         must_not_be_read("--out", other, [str(other)])
 
 
-def test_every_option_that_names_a_file_is_known_to_read_or_to_write() -> None:
-    options = {
-        name
+def test_a_text_is_no_file_that_is_read(words_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the second time, there is a file that is called so
+        assert regard("view", words_model, "one.svg", "--what", "alignment", "--out", "one.svg").code == 0
+
+
+def test_values_are_known_in_whatever_form_they_come(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "a", ENGLISH)
+    for read in (text, str(text), [text], (str(text),)):
+        for out in (text, str(text)):
+            with pytest.raises(UsageError, match="--out names it"):
+                keep_inputs({"reference": read, "out": out})
+    keep_inputs({"reference": None, "out": text})
+
+
+def test_whatever_names_a_file_is_known_to_be_read_or_written() -> None:
+    named = {
+        name: "Path" in str(getattr(hint, "__origin__", hint))
         for command in cli.app.registered_commands
         if command.callback is not None
         for name, hint in get_type_hints(command.callback, include_extras=True).items()
-        if any(isinstance(told, OptionInfo) for told in getattr(hint, "__metadata__", ()))
-        and "Path" in str(hint.__origin__)
     }
-    assert options == {*READ, *WRITTEN}
+    known = {*READ, *WRITTEN}
+    assert {name for name, is_place in named.items() if is_place} <= known <= set(named)

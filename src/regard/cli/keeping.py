@@ -13,19 +13,21 @@ from typing import TextIO
 
 from regard.errors import UsageError
 
+READ = ("a", "b", "check", "data", "file", "gold", "key_file", "model", "models", "others", "primer", "recipe",
+        "reference", "source", "target", "texts")  # fmt: skip
 WRITTEN = ("out", "confusion", "midi", "roll")
-"""The options that name a file to write; whatever else names a file is read."""
+"""What commands call the files that they read, and those that they write."""
 
 Place = str | Path | int  # a file by its name or, for a stream that is open, by its number
 
 
 def keep_inputs(given: Mapping[str, object]) -> None:
     """Raise UsageError if one of a command's options, or where its results go, is a file that it reads."""
-    read = [place for name, value in given.items() if name not in WRITTEN for place in _places(value)]
+    read: list[Place] = [place for name in READ for place in _places(given.get(name))]
     read += _number(sys.stdin)
     for option in WRITTEN:
-        if isinstance(file := given.get(option), Path):
-            must_not_be_read(f"--{option}", file, read)
+        for file in _places(given.get(option)):
+            must_not_be_read(f"--{option}", Path(file), read)
     for stream in _number(sys.stdout):
         if (name := _same(stream, read)) is not None:
             raise UsageError(
@@ -62,15 +64,16 @@ def _stat(place: Place) -> os.stat_result | None:
     return None
 
 
-def _places(value: object) -> Iterator[Place]:
+def _places(value: object) -> Iterator[str | Path]:
+    """The names in an option's value; how these come depends on Typer's version."""
     if isinstance(value, str | Path):
         yield value
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for each in value:
             yield from _places(each)
 
 
-def _number(stream: TextIO | None) -> list[Place]:
+def _number(stream: TextIO | None) -> list[int]:
     with suppress(AttributeError, UnsupportedOperation, ValueError):  # one that is closed, or no file
         return [] if stream is None else [stream.fileno()]
     return []
