@@ -22,7 +22,7 @@ from regard.data.labelled import Answers
 from regard.data.report import CorpusCounts, DataReport, Unit
 from regard.errors import DataError, UsageError
 
-RULES = 2  # to be raised when the same files and settings come to give other pairs
+RULES = 3  # to be raised when the same files and settings come to give other pairs
 MOST_GROWTH = 100  # times: how much larger repetition may make an epoch
 
 Languages = tuple[str | None, str | None]
