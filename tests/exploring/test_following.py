@@ -91,6 +91,16 @@ def test_what_the_vocabulary_lacks_is_told() -> None:
     assert next_tokens(writer, "The 王 is" + 300 * " so").flags == ("unknown", "tail")
 
 
+@pytest.mark.parametrize(("length", "flags"), [(256, ()), (257, ("tail",))])
+def test_that_only_the_end_was_read_is_told_where_a_token_of_the_text_was_not(
+    length: int, flags: tuple[str, ...]
+) -> None:
+    writer = load(shipped.path("writer"))
+    assert writer.network.context == 256
+    assert next_tokens(writer, length * "a").flags == flags
+    assert bool(along(writer, length * "a", most=512).skipped) == bool(flags)
+
+
 @pytest.mark.parametrize("name", ["gpt", "transformer", "recurrent", "decoder-only"])
 def test_along_a_text_probabilities_are_those_of_scoring(name: str) -> None:
     bundle = tiny(name)

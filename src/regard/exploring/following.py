@@ -103,7 +103,7 @@ def next_tokens(bundle: Bundle, text: str, sampling: SamplingSettings | None = N
     )
     entropy = float(-(log_probabilities_V.exp() * log_probabilities_V).nansum())
     kept = int((chances_V > 0).sum())
-    odd = {"unknown": tokenizer.unknown in ids, "tail": len(read) <= len(ids)}
+    odd = {"unknown": tokenizer.unknown in ids, "tail": len(read) < len(ids)}
     flags = tuple(flag for flag, holds in odd.items() if holds)
     return NextTokens(tuple(_texts(bundle, ids)), shown, kept, round(entropy, DIGITS), flags)
 
@@ -120,7 +120,7 @@ def _chances(scores_V: Tensor, bundle: Bundle, sampling: SamplingSettings) -> Te
     """How likely each token is drawn by `regard.decoding.sampling`, [V]."""
     specials = bundle.tokenizer.specials
     scores_V = scores_V.clone()
-    scores_V[list({specials.padding, specials.start} - {specials.end})] = -torch.inf  # text never holds them
+    scores_V[list(specials.unwritten)] = -torch.inf
     chances_V = torch.zeros_like(scores_V)
     if sampling.temperature == 0:
         chances_V[scores_V.argmax()] = 1.0

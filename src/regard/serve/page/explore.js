@@ -24,10 +24,15 @@ class Explore {
   }
 
   close() {
+    this.idle();
+    this.generating?.abort();
+  }
+
+  /** Asks no more what it would show: an answer to an older text must not come in between. */
+  idle() {
     this.later.cancel();
     this.status.stop();
     this.surpriseStatus.stop();
-    this.generating?.abort();
   }
 
   build(root) {
@@ -139,6 +144,7 @@ class Explore {
   async generate() {
     const { notes, app } = this, mine = (this.generating = new AbortController());
     this.become(this.common.text);
+    this.idle();
     this.turn(true);
     this.ending.textContent = t("explore.writing");
     const body = { model: app.model.id, text: this.common.text, max_tokens: notes.tokens, temperature: notes.temperature, seed: notes.seed, lines: app.model.running ? notes.tokens : 1, stream: true, ...(notes.topK ? { top_k: notes.topK } : {}) };
