@@ -23,6 +23,7 @@ from regard.decoding.search import Hypothesis, NothingFoundError, SearchSettings
 from regard.errors import UsageError
 from regard.memory import ADVICE, Halves
 from regard.models.interface import SequenceModel
+from regard.settings.bounds import check_at_least
 from regard.text.tokenizer import Tokenizer
 from regard.translation.alignment import TokenLink, align
 from regard.translation.flags import is_copy, is_loop
@@ -70,8 +71,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.longest is not None and self.longest < 2:
             raise ValueError(f"`longest` must be at least 2 tokens, but is {self.longest}")
-        if self.samples < 0:
-            raise ValueError(f"`samples` must be at least 0, but is {self.samples}")
+        check_at_least(0, self, "samples")
         if self.samples and self.wishes is not None:
             raise ValueError("`wishes` must be left out with `samples`: what is drawn cannot be told what to hold")
 
