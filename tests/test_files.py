@@ -376,6 +376,20 @@ def test_a_manifest_names_only_files_of_its_own_folder(tmp_path: Path, name: str
         check_folder(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "/dev/../dev/fd/{}", "link"])
+def test_a_stream_goes_on_where_it_is_though_it_leads_to_a_file(name: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with kept.open("wb", buffering=0) as stream:
+        place = Path(name.format(stream.fileno()))
+        if name == "link":
+            place = tmp_path / "link"
+            place.symlink_to(f"/dev/fd/{stream.fileno()}")
+        stream.write(b"before\n")
+        write_file(place, "text\n")
+        stream.write(b"after\n")
+    assert kept.read_text() == "before\ntext\nafter\n"
+
+
 def test_a_link_is_written_through_and_a_pipe_is_written_into(tmp_path: Path) -> None:
     real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
     link.symlink_to(real)

@@ -76,6 +76,17 @@ def test_what_comes_in_by_redirection_is_read_too(tmp_path: Path) -> None:
     assert text.read_bytes() == before
 
 
+def test_output_that_is_named_as_a_stream_leaves_what_stands_before_it(words_model: Path, tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "a.en", ENGLISH)
+    kept = tmp_path / "kept"
+    kept.write_text("before\n", encoding="utf-8")
+    command = [sys.executable, "-m", "regard", "translate", str(words_model), str(text), "--out", "/dev/stdout"]
+    with kept.open("ab") as stdout:
+        subprocess.run(command, stdout=stdout, check=True)
+    assert kept.read_text(encoding="utf-8") == "".join(f"{line}\n" for line in ["before", *GERMAN])
+    failed(regard("translate", words_model, text, "--out", "-"), 2, "-: must be the name of a file to write")
+
+
 def test_what_is_no_file_yet_and_what_loses_nothing_may_be_both(tmp_path: Path) -> None:
     other = write_lines(tmp_path / "b", [])
     for out, read in ((tmp_path / "new", tmp_path / "new"), (Path("/dev/null"), Path("/dev/null")), (other, tmp_path)):

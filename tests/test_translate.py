@@ -343,6 +343,15 @@ def test_a_broken_run_goes_on_where_it_was(
     assert sorted(file.name for file in tmp_path.iterdir()) == [".words.de.done", "words.de", "words.en"]
 
 
+def test_a_run_that_kept_nothing_says_so(
+    words_model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_off(monkeypatch, after=0)
+    for out in (tmp_path / "words.de", Path("/dev/null")):
+        failed(regard("translate", words_model, text, "--out", out), 130, "Stopped before anything was done that could")
+    assert [file.name for file in tmp_path.iterdir()] == ["words.en"]
+
+
 def test_a_run_goes_on_only_with_what_it_began_with(
     words_model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

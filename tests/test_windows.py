@@ -158,13 +158,25 @@ def test_a_whole_output_is_not_made_again(tmp_path: Path, capsys: pytest.Capture
     run(out, ["never read"], resume=True, source=source)
     assert out.read_text() == "X\n"
     assert "is whole already" in capsys.readouterr().err
-    for change in (lambda: source.write_text("longer\n"), lambda: out.write_text("changed\n")):
-        change()
-        run(out, ["new"], resume=True, source=source)
-        assert out.read_text() == "NEW\n"
-    run(out, ["other"], resume=True, job="b", source=source)
-    assert out.read_text() == "OTHER\n"
-    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("job", ["a", "b"])
+@pytest.mark.parametrize("changed", [None, "in", "out", ".out.done"])
+def test_a_run_that_is_to_go_on_writes_over_no_output_of_another(job: str, changed: str | None, tmp_path: Path) -> None:
+    out, source = tmp_path / "out", tmp_path / "in"
+    source.write_text("x\n")
+    run(out, ["x"], source=source)
+    if changed is not None:
+        (tmp_path / changed).write_text("changed\n")
+    before = out.read_text()
+    if (job, changed) == ("a", None):
+        run(out, ["never read"], resume=True, source=source)
+    else:
+        with pytest.raises(UsageError, match="not known to be of the same model, settings and lines, or was changed"):
+            run(out, ["never read"], resume=True, job=job, source=source)
+    assert out.read_text() == before
+    run(out, ["y"], job=job, source=source)
+    assert out.read_text() == "Y\n"
 
 
 # Where an output goes

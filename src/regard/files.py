@@ -10,12 +10,14 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from regard.errors import DataError, MissingError, UsageError
 
@@ -23,6 +25,9 @@ FORMAT_VERSION = 1
 INT8_VERSION = 2  # of model folders with weights in 8 bits: a Regard that knows only 1 could not read them
 MANIFEST = "manifest.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system says where there is no room to write
+LINKS = 40  # that lead to each other; more of them are a circle
+STREAMS = ("stdin", "stdout", "stderr")
+STREAM = re.compile(r"/dev/(std(?:in|out|err))|/(?:dev|proc/self)/fd/(\d{1,9})")
 WRITING, OLD, REMOVING = "writing", "old", "removing"  # what folders in between are called: .NAME.writing
 
 
@@ -112,7 +117,8 @@ def write_file(place: Path, content: str | bytes) -> None:
     whole = content.encode() if isinstance(content, str) else content
     with naming(place):
         if takes_all(place):
-            place.write_bytes(whole)
+            with pouring(place) as stream:
+                stream.write(whole)
             return
         beside = _beside(place, WRITING)
         try:
@@ -138,6 +144,8 @@ def naming(place: Path) -> Iterator[None]:
 
 def destination(place: Path) -> Path:
     """Where a file named `place` is to be written: behind a link, where that leads. Raises where no file can be."""
+    if str(place) == "-":
+        raise UsageError("-: must be the name of a file to write, but is none. Write ./- for a file that is called so.")
     if place.is_dir():
         raise UsageError(f"{place}: must be a file to write, but is a folder. Name a file inside it.")
     if place.is_symlink() and not takes_all(place):
@@ -148,8 +156,28 @@ def destination(place: Path) -> Path:
 
 
 def takes_all(place: Path) -> bool:
-    """Whether this is a device or a pipe: it is written to, and nothing may ever be put in its place."""
+    """Whether this is a device, a pipe or a stream: it is written to, and nothing may ever be put in its place."""
+    if _stream_of(place) is not None:
+        return True
     return place.exists() and not (place.is_file() or place.is_dir())
+
+
+def pouring(place: Path) -> BinaryIO:
+    """Open what takes all. A stream goes on where it is: a file that was opened for it has more writers than us."""
+    number = _stream_of(place)
+    return place.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+
+
+def _stream_of(place: Path) -> int | None:
+    """The number of the open stream that a name such as /dev/stdout stands for, links followed."""
+    for _ in range(LINKS):
+        found = STREAM.fullmatch(os.path.abspath(place))  # noqa: PTH100 (`resolve` would follow the link to the file)
+        if found:
+            return STREAMS.index(found[1]) if found[1] in STREAMS else int(found[2])
+        if not place.is_symlink():
+            return None
+        place = place.parent / place.readlink()
+    return None
 
 
 def seal(folder: Path, names: list[str], version: int = FORMAT_VERSION) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from regard.counts import so_many
 from regard.errors import DataError, MissingError, UsageError
-from regard.files import FULL, destination, naming, takes_all, write_file
+from regard.files import FULL, destination, naming, pouring, takes_all, write_file
 
 WINDOW = 2_000  # lines
 PAUSE = 0.2  # seconds between two looks at what other processes have done
@@ -172,10 +172,15 @@ def _pour(
             f"{out}: a device or a pipe can only be written by one process from beginning to end, but {found}. "
             "Name a file."
         )
-    with naming(out), out.open("wb") as stream:
+    with naming(out), pouring(out) as stream:
         for window in windows:
             stream.write(_text(work(window)))
             stream.flush()
+
+
+def parts_of(out: Path) -> int:
+    """How many windows are kept of an output that is not whole."""
+    return len(list(Parts(destination(out), "").folder.glob("*")))
 
 
 def digest(window: Sequence[str]) -> str:
@@ -197,8 +202,13 @@ class Parts:
                 f"{self.out}: a run that broke off left {so_many(len(list(self.folder.iterdir())), 'part')} of it in "
                 f"{self.folder}. Go on with --resume, or remove that folder to begin anew."
             )
-        if resume and not self.folder.is_dir() and self._is_whole():
-            return False
+        if resume and not self.folder.is_dir() and self.out.is_file():
+            if self._is_whole():
+                return False
+            raise UsageError(
+                f"{self.out}: a run must go on with what it began with, but this file is not known to be of the same "
+                "model, settings and lines, or was changed since. Leave --resume out to write it anew."
+            )
         with naming(self.out):
             self.folder.mkdir(exist_ok=True)
         return True

@@ -39,7 +39,7 @@ from regard.cli.common import (
 from regard.cli.reading import opened
 from regard.errors import UsageError
 from regard.files import takes_all
-from regard.windows import Share, work_through
+from regard.windows import Share, parts_of, work_through
 
 if TYPE_CHECKING:
     from regard.api import Model, Options, Translation
@@ -170,8 +170,11 @@ def translate(
             source = None if file == STDIN else Path(file)
             work_through(windows, out, job, answer, share, resume, progress.skip, source)
         except KeyboardInterrupt as stop:
+            kept = 0 if takes_all(out) else parts_of(out)
             print(
-                f"\nStopped; windows of lines that are done are kept. Go on with the same command and --resume: {out}",
+                f"\nStopped; what is done is kept. Go on with the same command and --resume: {out}"
+                if kept
+                else f"\nStopped before anything was done that could be kept: {out}",
                 file=sys.stderr,
             )
             raise typer.Exit(STOPPED_BY["SIGINT"]) from stop
