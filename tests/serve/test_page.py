@@ -705,6 +705,28 @@ def test_a_double_click_writes_instead_of_stopping_at_once(visit: Opener) -> Non
     assert len(waiting) == 1
 
 
+def test_nothing_else_changes_the_text_while_the_model_writes(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    back, clear = (page.get_by_role("button", name=name) for name in ("Back", "Clear"))
+    expect(clear).to_be_enabled()
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").click()
+    labelled(page, "Temperature").fill("0.5")  # asks for the next token, but not before the text is there
+    page.wait_for_timeout(400)
+    for button in (back, clear):
+        expect(button).to_be_disabled()
+    waiting[0].continue_()
+    expect(page.locator(".generating [role=status]")).to_have_text(re.compile("tokens is written|ended the text"))
+    for button in (clear, back):
+        expect(button).to_be_enabled()
+    back.click()
+    expect(text).to_have_value("seven")
+
+
 def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
     with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
         page = visit("explore", "babble", address=patient.address)

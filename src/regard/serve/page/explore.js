@@ -57,7 +57,8 @@ class Explore {
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.odd, this.count);
+    this.clear = button(t("clear"), () => this.become("", true), "quiet");
+    return make("div.row", this.back, this.clear, make("span.spring"), this.odd, this.count);
   }
 
   buildGenerating() {
@@ -113,6 +114,7 @@ class Explore {
 
   look() {
     this.later.cancel();
+    if (this.write.hidden) return; // once it is written
     const { notes, common, app } = this;
     this.back.disabled = notes.history.length === 0;
     this.count.textContent = counter(common.text.length, app.limits.text);
@@ -178,7 +180,7 @@ class Explore {
 
   turn(writing) {
     this.area.readOnly = writing;
-    this.bars.inert = writing;
+    this.bars.inert = this.clear.disabled = this.back.disabled = writing;
     for (const each of [this.status, this.surpriseStatus]) each.mark(writing);
     this.write.hidden = writing;
     this.stop.hidden = !writing;
