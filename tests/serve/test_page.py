@@ -705,6 +705,18 @@ def test_a_double_click_writes_instead_of_stopping_at_once(visit: Opener) -> Non
     assert len(waiting) == 1
 
 
+def test_a_double_click_on_stop_does_not_write_again(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").press("Enter")
+    page.get_by_role("button", name="Stop").dblclick()
+    expect(page.locator(".generating [role=status]")).to_have_text("Stopped.")
+    expect(page.get_by_role("button", name="Generate")).to_be_visible()
+    assert len(waiting) == 1
+
+
 def test_nothing_else_changes_the_text_while_the_model_writes(visit: Opener) -> None:
     page = visit("explore", "babble")
     text = labelled(page, "The text so far")

@@ -63,9 +63,10 @@ class Explore {
 
   buildGenerating() {
     const { notes, app } = this;
-    this.write = button(t("explore.generate"), () => this.generate(), "primary");
-    // It stands where the other stood: a second click in a row was meant for that.
-    this.stop = button(t("explore.stop"), ({ detail }) => detail > 1 || this.generating?.abort(), { class: "danger", hidden: true });
+    // Each stands where the other stood: a second click in a row was meant for that.
+    const first = (act) => ({ detail }) => detail > 1 || act();
+    this.write = button(t("explore.generate"), first(() => this.generate()), "primary");
+    this.stop = button(t("explore.stop"), first(() => this.generating?.abort()), { class: "danger", hidden: true });
     this.ending = make("span.muted", { role: "status" });
     return make("div.row.generating", this.write, this.stop,
       lengthAndSeed(notes, app.limits), this.ending);
