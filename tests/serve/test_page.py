@@ -769,6 +769,7 @@ def test_the_counter_follows_while_the_model_writes(visit: Opener, babbling_mode
         labelled(page, "The text so far").fill("seven")
         labelled(page, "Tokens").fill("1000")
         labelled(page, "Top-k").fill("1")
+        expect(page.locator(".count")).to_have_text("5 / 5,000")
         page.get_by_role("button", name="Generate").click()
         expect(page.locator(".count")).to_have_text(re.compile(r"^\d\d+ / "))
         expect(page.get_by_role("button", name="Stop")).to_be_visible()  # still
