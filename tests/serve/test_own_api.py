@@ -328,6 +328,36 @@ def test_bodies_that_are_no_question(client: httpx.Client, body: bytes, status: 
 
 
 @pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"{", "line 1, column 2"),
+        (b"text=one", "line 1, column 1"),
+        (b'{"text": "one",\n "beam": four}', "line 2, column 10"),
+    ],
+)
+def test_what_is_no_json_is_told_where(client: httpx.Client, body: bytes, place: str) -> None:
+    response = client.post("/api/translate", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == (
+        f"body: must be JSON, but is not at {place}. Send an object with the fields of this route."
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "able"), [("DELETE", "/api/translate", "POST"), ("PUT", "/page", "GET or HEAD")]
+)
+def test_a_method_that_a_route_does_not_take(client: httpx.Client, method: str, route: str, able: str) -> None:
+    response = client.request(method, route)
+    assert response.status_code == 405
+    assert sorted(response.headers["allow"].split(", ")) == able.split(" or ")
+    assert response.json()["error"] == {
+        "type": "usage",
+        "message": f"method: must be {able}, but is {method}. See /openapi.json for what there is.",
+        "field": None,
+    }
+
+
+@pytest.mark.parametrize(
     ("kind", "told"),
     [
         ("application/x-www-form-urlencoded", "'application/x-www-form-urlencoded'"),
