@@ -253,7 +253,8 @@ def test_closing_a_stream_stops_the_model(client: httpx.Client, server: Running)
 @pytest.mark.parametrize(
     ("status", "kind", "route", "body", "words"),
     [
-        (404, "missing", "translate", {"model": "nobody", "text": "x"}, "`words`"),
+        (404, "missing", "translate", {"model": "nobody", "text": "x"}, "`nobody`. Name one of them."),
+        (404, "missing", "translate", {"model": "wrods", "text": "x"}, "`wrods`. Did you mean `words`?"),
         (400, "usage", "translate", {"model": "babble", "text": "x"}, "language model"),
         (400, "usage", "generate", {"model": "words", "text": "x"}, "translates"),
         (413, "limit", "translate", {"text": "x" * 5001}, "5,000"),
@@ -298,7 +299,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(
 ) -> None:
     error = refuse(client, status, kind, route, **body)
     assert words in error["message"]
-    if status == 422:
+    if status == 422 or error["message"].startswith("model:"):
         assert error["field"] == error["message"].partition(":")[0]
 
 

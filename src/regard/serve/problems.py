@@ -89,12 +89,13 @@ def problem_of(error: Exception) -> Problem:
     """An exception as an answer. What nobody foresaw is told without its message, which may hold anything."""
     if isinstance(error, Problem):
         return error
+    field = "model" if str(error).startswith("model: ") else None
     if isinstance(error, UsageError):
-        return Problem(400, "usage", str(error))
+        return Problem(400, "usage", str(error), field)
     if isinstance(error, DataError):
         return Problem(400, "data", str(error))
     if isinstance(error, MissingError):
-        return Problem(404, "missing", str(error))
+        return Problem(404, "missing", str(error), field)
     if isinstance(error, RegardError):
         return Problem(500, "internal", str(error))
     if ran_out(error):
