@@ -183,6 +183,8 @@ def test_what_is_neither_json_nor_a_form(http: httpx.Client) -> None:
         answer = http.post("/detect", content=b"\xff{nothing", headers={"content-type": kind})
         assert answer.status_code == 400, kind
         assert list(answer.json()) == ["error"]
+    answer = http.post("/detect", content=b'{"q" "one"}', headers={"content-type": "application/json"})
+    assert "JSON, but is not at line 1, column 6. Send" in answer.json()["error"]
 
 
 def test_json_that_is_called_a_form_is_told_the_header(http: httpx.Client) -> None:

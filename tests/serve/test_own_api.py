@@ -253,7 +253,8 @@ def test_closing_a_stream_stops_the_model(client: httpx.Client, server: Running)
 @pytest.mark.parametrize(
     ("status", "kind", "route", "body", "words"),
     [
-        (404, "missing", "translate", {"model": "nobody", "text": "x"}, "`words`"),
+        (404, "missing", "translate", {"model": "nobody", "text": "x"}, "`nobody`. Name one of them."),
+        (404, "missing", "translate", {"model": "wrods", "text": "x"}, "`wrods`. Did you mean `words`?"),
         (400, "usage", "translate", {"model": "babble", "text": "x"}, "language model"),
         (400, "usage", "generate", {"model": "words", "text": "x"}, "translates"),
         (413, "limit", "translate", {"text": "x" * 5001}, "5,000"),
@@ -298,7 +299,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(
 ) -> None:
     error = refuse(client, status, kind, route, **body)
     assert words in error["message"]
-    if status == 422:
+    if status == 422 or error["message"].startswith("model:"):
         assert error["field"] == error["message"].partition(":")[0]
 
 
@@ -325,6 +326,36 @@ def test_bodies_that_are_no_question(client: httpx.Client, body: bytes, status: 
     assert ": must be " in message
     assert ", but " in message
     assert ".." not in message
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"{", "line 1, column 2"),
+        (b"text=one", "line 1, column 1"),
+        (b'{"text": "one",\n "beam": four}', "line 2, column 10"),
+    ],
+)
+def test_what_is_no_json_is_told_where(client: httpx.Client, body: bytes, place: str) -> None:
+    response = client.post("/api/translate", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == (
+        f"body: must be JSON, but is not at {place}. Send an object with the fields of this route."
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "able"), [("DELETE", "/api/translate", "POST"), ("PUT", "/page", "GET or HEAD")]
+)
+def test_a_method_that_a_route_does_not_take(client: httpx.Client, method: str, route: str, able: str) -> None:
+    response = client.request(method, route)
+    assert response.status_code == 405
+    assert sorted(response.headers["allow"].split(", ")) == able.split(" or ")
+    assert response.json()["error"] == {
+        "type": "usage",
+        "message": f"method: must be {able}, but is {method}. See /openapi.json for what there is.",
+        "field": None,
+    }
 
 
 @pytest.mark.parametrize(

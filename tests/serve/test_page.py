@@ -110,7 +110,7 @@ def written(number: float) -> str:
 
 
 def test_the_page_is_small_and_complete_in_itself() -> None:
-    assert sum(len(file.read_bytes()) for file in FILES.values()) <= 215_000
+    assert sum(len(file.read_bytes()) for file in FILES.values()) <= 216_000
     for name, file in FILES.items():
         text = file.read_text(encoding="utf-8")
         addresses = re.findall(r"(?:https?:)?//[a-z][\w.-]+", re.sub(r"http://www\.w3\.org/\S*", "", text))
@@ -705,6 +705,77 @@ def test_a_double_click_writes_instead_of_stopping_at_once(visit: Opener) -> Non
     assert len(waiting) == 1
 
 
+def test_a_double_click_on_stop_does_not_write_again(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").press("Enter")
+    page.get_by_role("button", name="Stop").dblclick()
+    expect(page.locator(".generating [role=status]")).to_have_text("Stopped.")
+    expect(page.get_by_role("button", name="Generate")).to_be_visible()
+    assert len(waiting) == 1
+
+
+def test_nothing_else_changes_the_text_while_the_model_writes(visit: Opener) -> None:
+    page = visit("explore", "babble")
+    text = labelled(page, "The text so far")
+    text.fill("seven")
+    waiting: list[Route] = []
+    page.route("**/api/generate", lambda route: waiting.append(route))
+    back, clear = (page.get_by_role("button", name=name) for name in ("Back", "Clear"))
+    expect(clear).to_be_enabled()
+    with page.expect_request("**/api/generate"):
+        page.get_by_role("button", name="Generate").click()
+    labelled(page, "Temperature").fill("0.5")  # asks for the next token, but not before the text is there
+    page.wait_for_timeout(400)
+    for button in (back, clear):
+        expect(button).to_be_disabled()
+    waiting[0].continue_()
+    expect(page.locator(".generating [role=status]")).to_have_text(re.compile("tokens is written|ended the text"))
+    for button in (clear, back):
+        expect(button).to_be_enabled()
+    back.click()
+    expect(text).to_have_value("seven")
+
+
+def test_writing_ends_where_the_text_is_full(visit: Opener, babbling_model: Path) -> None:
+    with running({"babble": babbling_model}, Limits(text=30)) as small:
+        page = visit("explore", "babble", address=small.address)
+        text, count = labelled(page, "The text so far"), page.locator(".count")
+        ending, bars = page.locator(".generating [role=status]"), page.locator(".bars.next button")
+        for begun in ("seven", "seven seven seven seven seven "):
+            text.fill(begun)
+            labelled(page, "Tokens").fill("60")
+            labelled(page, "Top-k").fill("1")  # always the likeliest token, which is never the end
+            page.get_by_role("button", name="Generate").click()
+            expect(ending).to_have_text("No more fits in.")
+            written = text.input_value()
+            assert written.startswith(begun)
+            assert len(begun) <= len(written) <= 30
+            expect(count).to_have_text(re.compile(f"^{len(written)} / 30"))
+            expect(page.locator(".status.failed")).to_have_count(0)
+        expect(count).to_have_text("30 / 30 · full, more is left out")
+        expect(page.locator(".bars.next button:enabled")).to_have_count(0)
+        expect(bars.first).to_have_attribute("title", re.compile("No more fits in"))
+        page.get_by_role("button", name="Back").click()
+        expect(text).to_have_value("seven")  # where nothing was written, nothing is gone back
+        page.context.close()
+
+
+def test_the_counter_follows_while_the_model_writes(visit: Opener, babbling_model: Path) -> None:
+    with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
+        page = visit("explore", "babble", address=patient.address)
+        labelled(page, "The text so far").fill("seven")
+        labelled(page, "Tokens").fill("1000")
+        labelled(page, "Top-k").fill("1")
+        expect(page.locator(".count")).to_have_text("5 / 5,000")
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator(".count")).to_have_text(re.compile(r"^\d\d+ / "))
+        expect(page.get_by_role("button", name="Stop")).to_be_visible()  # still
+        page.context.close()
+
+
 def test_stop_ends_a_stream_and_frees_the_model(visit: Opener, babbling_model: Path) -> None:
     with running({"babble": babbling_model}, Limits(tokens=1_000)) as patient:
         page = visit("explore", "babble", address=patient.address)
@@ -1166,7 +1237,7 @@ def test_a_text_that_is_too_long_cannot_be_typed(visit: Opener, words_model: Pat
         page = visit("translate", address=small.address)
         labelled(page, "Text to translate").press_sequentially("seven seven seven")
         expect(labelled(page, "Text to translate")).to_have_value("seven seve")
-        expect(page.locator(".count")).to_have_text("10 / 10 · full, the rest is left out")
+        expect(page.locator(".count")).to_have_text("10 / 10 · full, more is left out")
         page.context.close()
 
 

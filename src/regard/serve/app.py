@@ -17,7 +17,7 @@ from regard.errors import RegardError
 from regard.serve import libretranslate, openai, own, own_labels, own_music, pages
 from regard.serve.desk import Desk
 from regard.serve.gate import LOOPBACK, Gate
-from regard.serve.problems import Kind, Problem, body_of, broken_rule, problem_of, wrong_type
+from regard.serve.problems import Kind, Problem, body_of, broken_rule, problem_of, wrong_method, wrong_type
 from regard.version import VERSION
 
 TITLE = "Regard"
@@ -26,7 +26,6 @@ SAID: dict[int, tuple[Kind, str]] = {
     400: ("data", "body: must be JSON or a form that can be read here, but is not. Look for numbers of thousands of "
           "digits, for more than 1,000 fields or files, or for an end that is missing."),
     404: ("missing", "path: must be a route of this server, but is none. See /openapi.json for what there is."),
-    405: ("usage", "method: must be one that this route takes, but is another. See /openapi.json for what there is."),
 }  # fmt: skip
 
 
@@ -107,8 +106,10 @@ def _problem(request: Request, error: Exception) -> Problem:
         found = error.errors()
         if isinstance(found[0].get("input"), bytes):  # nobody read it, because nobody said that it is JSON
             return wrong_type(request.headers.get("content-type"), str(request.url.replace(query="")))
-        return broken_rule(found, 422)
+        return broken_rule(found, 422, error.body)
     if isinstance(error, HTTPException):
+        if error.status_code == 405:
+            return wrong_method(request.method, error.headers)
         kind, message = SAID.get(error.status_code, SAID[400])
         return Problem(error.status_code, kind, message, headers=error.headers)
     return problem_of(error)

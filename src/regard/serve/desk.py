@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 from regard.api import Generation, Model, Options, Translation
 from regard.decoding.sampling import SamplingSettings
 from regard.decoding.search import SearchSettings
-from regard.errors import MissingError, UsageError
+from regard.errors import MissingError, UsageError, proposal
 from regard.exploring.inside import Task
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
@@ -119,7 +119,10 @@ class Desk:
             return able[0]
         if model_id not in self.models:
             known = ", ".join(f"`{name}`" for name in self.models)
-            raise MissingError(f"model: must be one of those served here ({known}), but is `{model_id[:60]}`.")
+            raise MissingError(
+                f"model: must be one of those served here ({known}), but is `{model_id[:60]}`. "
+                + proposal(model_id[:60], self.models, "Name one of them.")
+            )
         return self.models[model_id]
 
     async def translate(

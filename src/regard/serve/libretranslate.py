@@ -25,7 +25,7 @@ from regard.errors import UsageError
 from regard.serve.desk import Desk
 from regard.serve.limits import Limits
 from regard.serve.papers import Paper, look_into, read_document, translate_document, translate_read
-from regard.serve.problems import Problem, broken_rule, wrong_type
+from regard.serve.problems import Problem, broken_rule, no_json, wrong_type
 from regard.serve.tongues import AUTO, Guess, Pair, Tongues, name_of
 
 LOOKED_AT = 2_000  # characters of a text that tell its language
@@ -272,8 +272,12 @@ async def _body(request: Request, kind: type[_Body]) -> _Body:
         return kind.model_validate(content)
     except ValidationError as error:
         raise broken_rule(error.errors(), 400) from None
+    except json.JSONDecodeError as error:
+        raise no_json(error.doc, error.pos) from None
     except (ValueError, RecursionError):
-        raise Problem(400, "data", "body: must be JSON or a form, but is neither.") from None
+        raise Problem(
+            400, "data", "body: must be JSON or a form, but is neither. Send an object with the fields of this route."
+        ) from None
 
 
 def _takes(body: type[BaseModel]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.decoding.sampling import SamplingSettings
-from regard.errors import MissingError, UsageError
 from regard.serve.completing import Asked, completed, streamed
 from regard.serve.desk import Desk, Served
 from regard.serve.limits import Limits
@@ -120,7 +119,7 @@ def router(desk: Desk, limits: Limits) -> APIRouter:
 
     @routes.get("/models/{id}", summary="One model")
     async def model(id: str) -> ModelCard:  # noqa: A002
-        return ModelCard(id=_model(desk, id).id, created=created)
+        return ModelCard(id=desk.find(id, "generate").id, created=created)
 
     @routes.post("/completions", summary="Write on from a prompt", response_class=Response,
                  responses={200: {"content": SENT}})  # fmt: skip
@@ -134,18 +133,9 @@ def router(desk: Desk, limits: Limits) -> APIRouter:
     return routes
 
 
-def _model(desk: Desk, name: str | None) -> Served:
-    try:
-        return desk.find(name, "generate")
-    except MissingError as error:
-        raise Problem(404, "missing", str(error), "model") from error
-    except UsageError as error:
-        raise Problem(400, "usage", str(error), "model") from error
-
-
 def _asked(desk: Desk, limits: Limits, body: CompletionBody) -> Asked:
     """The request, checked."""
-    served = _model(desk, body.model)
+    served = desk.find(body.model, "generate")
     if served.task != "generate":
         does = "translates" if served.task == "translate" else "gives labels"
         message = f"model: must be a language model, but `{served.id}` {does}. Use /api/{served.task}, or name another."

@@ -89,12 +89,13 @@ def problem_of(error: Exception) -> Problem:
     """An exception as an answer. What nobody foresaw is told without its message, which may hold anything."""
     if isinstance(error, Problem):
         return error
+    field = "model" if str(error).startswith("model: ") else None
     if isinstance(error, UsageError):
-        return Problem(400, "usage", str(error))
+        return Problem(400, "usage", str(error), field)
     if isinstance(error, DataError):
         return Problem(400, "data", str(error))
     if isinstance(error, MissingError):
-        return Problem(404, "missing", str(error))
+        return Problem(404, "missing", str(error), field)
     if isinstance(error, RegardError):
         return Problem(500, "internal", str(error))
     if ran_out(error):
@@ -103,10 +104,11 @@ def problem_of(error: Exception) -> Problem:
     return Problem(500, "internal", f"the server broke a promise ({type(error).__name__}); please report it.")
 
 
-def broken_rule(errors: Sequence[Any], status: int) -> Problem:
+def broken_rule(errors: Sequence[Any], status: int, body: object = None) -> Problem:
     """What is wrong with the first field that is: its rule, and what kind of value it has.
 
-    `errors` are pydantic's. A field that may be several things has one for each, and its rule is all of theirs.
+    `errors` are pydantic's, about this body. A field that may be several things has one for each, and its rule is all
+    of theirs.
     """
     places = [_place(error) for error in errors]
     field = ".".join(places[0])[:100] or None
@@ -115,7 +117,7 @@ def broken_rule(errors: Sequence[Any], status: int) -> Problem:
     name = field or "body"
     match found["type"]:
         case "json_invalid":
-            return Problem(400, "data", "body: must be JSON, but is not. Send an object with the fields of this route.")
+            return no_json(str(body), found["loc"][-1])
         case "missing":
             return Problem(status, "usage", f"{name}: must be given, but is missing. Add it.", field)
         case "extra_forbidden":
@@ -128,6 +130,24 @@ def broken_rule(errors: Sequence[Any], status: int) -> Problem:
     choice = any(error["type"] == "literal_error" for error in same)
     value = _named(found["input"]) if choice else _kind(found["input"])
     return Problem(status, "usage", f"{name}: must be {rules}, but is {value}. See /openapi.json.", field)
+
+
+def no_json(body: str, place: int) -> Problem:
+    """What is no JSON, from the character at this place on."""
+    line, column = body.count("\n", 0, place) + 1, place - body.rfind("\n", 0, place)
+    return Problem(
+        400, "data", f"body: must be JSON, but is not at line {line:,}, column {column:,}. Send an object with the "
+        "fields of this route.",
+    )  # fmt: skip
+
+
+def wrong_method(method: str, headers: Mapping[str, str] | None) -> Problem:
+    """A method that a route does not take; the header names those it takes."""
+    able = " or ".join(sorted(re.findall(r"\w+", (headers or {}).get("Allow", "")))) or "one that this route takes"
+    return Problem(
+        405, "usage", f"method: must be {able}, but is {method[:LONGEST_WORD]}. See /openapi.json for what there is.",
+        headers=headers,
+    )  # fmt: skip
 
 
 def wrong_type(content_type: str | None, address: str) -> Problem:

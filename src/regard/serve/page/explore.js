@@ -57,14 +57,16 @@ class Explore {
 
   buildEditing() {
     this.back = button(t("explore.back"), () => this.undo(), { disabled: true });
-    return make("div.row", this.back, button(t("clear"), () => this.become("", true), "quiet"), make("span.spring"), this.odd, this.count);
+    this.clear = button(t("clear"), () => this.become("", true), "quiet");
+    return make("div.row", this.back, this.clear, make("span.spring"), this.odd, this.count);
   }
 
   buildGenerating() {
     const { notes, app } = this;
-    this.write = button(t("explore.generate"), () => this.generate(), "primary");
-    // It stands where the other stood: a second click in a row was meant for that.
-    this.stop = button(t("explore.stop"), ({ detail }) => detail > 1 || this.generating?.abort(), { class: "danger", hidden: true });
+    // Each stands where the other stood: a second click in a row was meant for that.
+    const first = (act) => ({ detail }) => detail > 1 || act();
+    this.write = button(t("explore.generate"), first(() => this.generate()), "primary");
+    this.stop = button(t("explore.stop"), first(() => this.generating?.abort()), { class: "danger", hidden: true });
     this.ending = make("span.muted", { role: "status" });
     return make("div.row.generating", this.write, this.stop,
       lengthAndSeed(notes, app.limits), this.ending);
@@ -113,26 +115,36 @@ class Explore {
 
   look() {
     this.later.cancel();
+    if (this.write.hidden) return; // once it is written
     const { notes, common, app } = this;
     this.back.disabled = notes.history.length === 0;
-    this.count.textContent = counter(common.text.length, app.limits.text);
+    this.tally();
     const body = { model: app.model.id, text: common.text, temperature: notes.temperature, count: SHOWN, ...(notes.topK ? { top_k: notes.topK } : {}) };
     this.status.post("api/next", body, (answer) => this.drawBars(answer));
     this.lookBack();
   }
 
+  tally() {
+    this.count.textContent = counter(this.common.text.length, this.app.limits.text);
+  }
+
+  fits(text) {
+    return this.common.text.length + text.length <= this.app.limits.text;
+  }
+
   drawBars({ tokens, kept, entropy, flags }) {
     const had = this.bars.contains(document.activeElement);
     const most = Math.max(...tokens.map((token) => Math.max(token.probability, token.chance)), 1e-9);
-    // The end of a text cannot be appended; the first token that can is where Tab leads.
-    const first = tokens.findIndex((token) => !token.end);
+    // Not every token can be appended; the first that can is where Tab leads.
+    const use = ({ end, text }) => (end ? "over" : this.fits(text) ? "append" : "ended.full");
+    const first = tokens.findIndex((token) => use(token) === "append");
     this.bars.replaceChildren(...tokens.map((token, i) => make("li", button([
       make("bdi.token-text", piece(token.text)),
       make("span.track", make("span.bar", { style: { "--share": (token.chance / most).toFixed(4) } }), make("span.tick", { style: { "--share": (token.probability / most).toFixed(4) } })),
       make("span.figure", percent(token.chance)),
     ], () => this.become(this.common.text + token.text, true), {
-      tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: token.end,
-      title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(token.end ? "explore.over" : "explore.append")}`,
+      tabindex: i === first ? "0" : "-1", class: token.chance === 0 ? "out" : null, disabled: use(token) !== "append",
+      title: `${t("explore.token", { token: visible(token.text), chance: percent(token.chance), probability: percent(token.probability) })} ${t(`explore.${use(token)}`)}`,
     }))));
     if (had) this.bars.querySelector("button:enabled")?.focus();
     this.odd.replaceChildren(...oddities(flags));
@@ -149,14 +161,18 @@ class Explore {
     this.ending.textContent = t("explore.writing");
     const body = { model: app.model.id, text: this.common.text, max_tokens: notes.tokens, temperature: notes.temperature, seed: notes.seed, lines: app.model.running ? notes.tokens : 1, stream: true, ...(notes.topK ? { top_k: notes.topK } : {}) };
     try {
-      for await (const event of stream("api/generate", body, mine.signal)) {
-        if (event.text) this.append(event.text);
-        if (event.done) this.ending.textContent = t(`explore.ended.${event.finish_reason}`);
+      for await (const { text = "", finish_reason } of stream("api/generate", body, mine.signal)) {
+        const ended = this.fits(text) ? finish_reason : "full";
+        if (ended) this.ending.textContent = t(`explore.ended.${ended}`);
+        if (ended === "full") break;
+        this.append(text);
       }
     } catch (error) {
       if (!isStopped(error) && !(error instanceof Problem)) throw error;
       this.ending.textContent = isStopped(error) ? t("explore.ended.stopped") : error.message;
     } finally {
+      mine.abort(); // where no more fits, it would write on
+      if (this.common.text === body.text) notes.history.pop();
       this.show();
       this.turn(false);
     }
@@ -174,11 +190,12 @@ class Explore {
     this.frame = null;
     this.area.value = this.common.text;
     this.area.scrollTop = this.area.scrollHeight;
+    this.tally();
   }
 
   turn(writing) {
     this.area.readOnly = writing;
-    this.bars.inert = writing;
+    this.bars.inert = this.clear.disabled = this.back.disabled = writing;
     for (const each of [this.status, this.surpriseStatus]) each.mark(writing);
     this.write.hidden = writing;
     this.stop.hidden = !writing;
