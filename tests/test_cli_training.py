@@ -191,6 +191,14 @@ def test_after_a_signal_one_process_says_how_to_go_on(files: list[str], monkeypa
     assert said(WORLD_SIZE="2", RANK="1") == ""
 
 
+def test_after_a_signal_that_came_too_late_to_stop_it_the_model_is_told(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "train", lambda *_: experiment.Outcome(Ending.done(5), "SIGINT", None))
+    ran = regard("train", "tiny", *files, "--out", "mine")
+    assert (ran.code, ran.err) == (130, "The model is in mine. Try: regard translate mine\n")
+
+
 @pytest.mark.parametrize("option", [["--json"], ["--world", "2"]])
 def test_options_of_the_plan_go_with_it(option: list[str], files: list[str], trained: list[Recipe]) -> None:
     ran: Ran = regard("train", "tiny", *files, *option)

@@ -62,12 +62,19 @@ def train(
     found = asked.recipe()
     place = out or Path("runs") / found.name
     outcome = experiment.train(found, place, resume)
-    _exit_if_stopped(outcome.signal, place)
+    if outcome.unfinished:
+        _say_how_to_go_on(place)
+    elif _speaks():
+        _say_what_next(found, place)
+    if outcome.signal is not None:
+        raise typer.Exit(STOPPED_BY[outcome.signal])
+
+
+def _say_what_next(found: Recipe, place: Path) -> None:
     verb = {"text": "generate", "music": "generate"}.get(found.data.kind, "translate")
     verb = {"classifier": "classify", "tagger": "tag", "bert": "fill"}.get(found.model.kind, verb)
     rest = " --midi out.mid" if found.data.kind == "music" else ""
-    if _speaks():
-        print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
+    print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -216,17 +223,13 @@ def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
     print(found.to_text() if choice is None else replace(choice, plan=found).to_text(asked.arguments))
 
 
-def _exit_if_stopped(signal: str | None, out: Path) -> None:
-    """Say how to go on after a signal, and leave with the code shells expect of it."""
+def _say_how_to_go_on(out: Path) -> None:
     from regard.training.team import world_size
 
-    if signal is None:
-        return
     if _speaks():
         # The recipe and its changes are in the folder, so these are all the arguments, for one process or for several.
         how = "with: regard train" if world_size() == 1 else "with the same torchrun command, and after `train` only:"
         print(f"Go on {how} --resume --out {quote(str(out))}", file=sys.stderr)
-    raise typer.Exit(STOPPED_BY[signal])
 
 
 def _speaks() -> bool:
