@@ -97,6 +97,24 @@ def test_the_plan_of_a_chosen_recipe_says_why(files: list[str]) -> None:
     assert "DDP × 2" in planned(*TOY, *files, "--world", 2)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("training.step=5", "training.step: [training] has no such key, but 5 is set; did you mean `steps`?"),
+        ("training.steps=many", 'training.steps: must be a whole number, but is "many"; write such a value, or leave '
+         "training.steps out"),
+        ("batch.row=100000", "batch: `tokens` must be at least `row` (100000), but is "),
+    ],
+)  # fmt: skip
+def test_without_a_recipe_a_mistake_is_the_command_lines(
+    change: str, problem: str, files: list[str], trained: list[Recipe]
+) -> None:
+    ran = regard("train", *files, change)
+    assert (ran.code, trained) == (2, [])
+    assert ran.err.startswith(f"regard: command line: {problem}")
+    assert ran.err.count("\n") == 1
+
+
 def test_a_recipe_that_was_given_is_not_changed(files: list[str], trained: list[Recipe]) -> None:
     ran = regard("train", "small", *files, "--out", "x")
     assert ran.code == 0, ran.err

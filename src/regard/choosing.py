@@ -16,6 +16,7 @@ from regard.settings.tree import text_of
 
 CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
 FEWEST_STEPS = 1_000  # however slow the CPU is
+TYPED = "command line"  # the place of a mistake where nobody named a recipe
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,16 @@ FURTHER = _Further()
 def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
     """A recipe for a corpus of this size; `data` and `overrides` are settings that stand, `overrides` above all."""
     if size is None:
-        recipe = load_recipe("small", [*data, *overrides])
+        recipe = load_recipe("small", [*data, *overrides], place=TYPED)
         reason = "`small`: the corpus comes through a pipe, so that its size is not known"
         return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
     for candidate in _candidates(size, machine):
         suited = _steps(candidate, size)
         # Who asks for a number of steps gets them, and a rate that goes by them.
-        steps = load_recipe(candidate.preset, [*data, f"training.steps={suited}", *overrides]).training.steps
+        asked_for = [*data, f"training.steps={suited}", *overrides]
+        steps = load_recipe(candidate.preset, asked_for, place=TYPED).training.steps
         changes, reasons = _changes(candidate, size)
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides], place=TYPED)
         found = plan(recipe, machine, size)
         too_long = machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS
         if not too_long:
@@ -90,7 +92,7 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         hours = found.seconds / 3600
         fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
         why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides], place=TYPED)
         found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
         steps = fewer
     reasons += [] if asked else [f"training.steps={steps}: {why}"]

@@ -164,7 +164,7 @@ class _Asked:
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine, or the course of a model that goes on with its own."""
         from regard import folder, shipped
-        from regard.choosing import choose, choose_further
+        from regard.choosing import TYPED, choose, choose_further
         from regard.data.glance import check_there, measure
         from regard.recipe import load_recipe
 
@@ -173,7 +173,7 @@ class _Asked:
             settings = load_recipe(own, self.changes, self.sides)
             check_there(settings.data)
             return choose_further(own, measure(settings.data), _machine(settings), self.changes, self.sides)
-        settings = load_recipe("small", [*self.data, *self.changes])
+        settings = load_recipe("small", [*self.data, *self.changes], place=TYPED)
         check_there(settings.data)
         return choose(measure(settings.data), _machine(settings), self.data, self.changes)
 
