@@ -10,7 +10,7 @@ from typing import Any
 from regard.counts import so_many
 from regard.data.glance import CorpusSize
 from regard.machine import Machine
-from regard.planning import FILLED, Plan, plan
+from regard.planning import FILLED, Plan, counted, plan
 from regard.recipe import Recipe, load_recipe
 from regard.settings.tree import text_of
 
@@ -76,11 +76,12 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         reason = "`small`: the corpus comes through a pipe, so that its size is not known"
         return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
     for candidate in _candidates(size, machine):
-        suited = _steps(candidate, size)
+        changes, reasons = _changes(candidate, size)
+        settings = load_recipe(candidate.preset, [*data, *changes, *overrides], place=TYPED)
+        suited = _steps(candidate, counted(settings, size))
         # Who asks for a number of steps gets them, and a rate that goes by them.
         asked_for = [*data, f"training.steps={suited}", *overrides]
         steps = load_recipe(candidate.preset, asked_for, place=TYPED).training.steps
-        changes, reasons = _changes(candidate, size)
         recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides], place=TYPED)
         found = plan(recipe, machine, size)
         too_long = machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS
@@ -107,6 +108,7 @@ def choose_further(
     Smaller batches, fewer steps, and Adam at a low rate, so that it learns the new text without losing the old.
     """
     before = load_recipe(recipe, overrides, sides)
+    size = None if size is None else counted(before, size)
     tokens = FURTHER.most_tokens if size is None else size.tokens / FURTHER.steps_an_epoch
     tokens = min(before.batch.tokens, max(FURTHER.fewest_tokens, before.batch.row, _rounded(tokens, 256)))
     epoch = 0.0 if size is None else size.tokens / (FILLED * tokens)
