@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -30,6 +31,7 @@ from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
+from regard.status import CLEAR
 from regard.training import checkpoint
 from regard.training.adapters import EVENTS
 from regard.training.log import TrainingLog
@@ -273,6 +275,17 @@ def test_all_steps_are_said_to_be_done_once_the_model_is_there(
     monkeypatch.setattr(folder, "write_end", write_end)
     experiment.train(generated_recipe(["training.steps=2"]), out)
     assert ["steps done" in text for text in (*said, capsys.readouterr().err)] == [False, True]
+
+
+def test_what_reading_showed_does_not_stay_on_the_screen(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("regard.status.PAUSE_ON_TERMINAL", 0.0)
+    monkeypatch.setattr("sys.stderr", screen)
+    experiment.train(generated_recipe(["training.steps=1"]), out)
+    rows = [row.rpartition(CLEAR)[2] for row in screen.getvalue().split("\n")]
+    assert "encoded " in screen.getvalue()
+    assert [row for row in rows if row.startswith(("encoded", "learned", "counted"))] == []
 
 
 def test_a_finished_model_can_be_trained_further(unbroken: Path, out: Path) -> None:

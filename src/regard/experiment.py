@@ -201,7 +201,7 @@ class _Run:
             reports=not known,
         )  # fmt: skip
         if status is not None:
-            status.close()
+            status.clear()  # its last state was seldom the end
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data
