@@ -28,25 +28,29 @@ def test_the_bounds_themselves_belong_to_what_is_allowed_where_the_rule_says_so(
 
 @pytest.mark.parametrize("value", [0.999, -inf, nan])
 def test_at_least(value: float) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 1, but is {value}")):
+    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 1, but is {value}; give 1 or more")):
         check_at_least(1, Numbers(value), "one")
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1.0, nan])
 def test_shares(value: float) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 0 and below 1, but is {value}")):
+    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 0 and below 1, but is {value}; give 0, ")):
         check_shares(Numbers(value), "one")
 
 
 @pytest.mark.parametrize("value", [-1e-9, inf, nan])
 def test_weights(value: float) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 0 and finite, but is {value}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"`one` must be at least 0 and finite, but is {value}; give 0 or more")
+    ):
         check_weights(Numbers(value), "one")
 
 
 @pytest.mark.parametrize("value", [0.0, inf, nan])
 def test_positive(value: float) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"`one` must be positive and finite, but is {value}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"`one` must be positive and finite, but is {value}; give a number above 0")
+    ):
         check_positive(Numbers(value), "one")
 
 

@@ -151,6 +151,8 @@ def test_view_writes_a_page_and_prints_the_translation(words_model: Path, tmp_pa
     (tmp_path / "folder.html").mkdir()
     folder = tmp_path / "folder.html"
     failed(regard("view", words_model, "one", "--out", folder), 2, "must be a file to write, but is a folder")
+    nameless = regard("view", words_model, "one", "--what", "heads", "--out", "/dev/stdout")
+    failed(nameless, 2, "one of .html, .svg and .png, but has no such ending. Name it as --out heads.svg.\n")
     failed(regard("view", words_model, "one", "--out", tmp_path / "p.svg"), 2, "must end in .html, but ends in `.svg`")
 
 

@@ -97,6 +97,24 @@ def test_the_plan_of_a_chosen_recipe_says_why(files: list[str]) -> None:
     assert "DDP × 2" in planned(*TOY, *files, "--world", 2)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("training.step=5", "training.step: [training] has no such key, but 5 is set; did you mean `steps`?"),
+        ("training.steps=many", 'training.steps: must be a whole number, but is "many"; write such a value, or leave '
+         "training.steps out"),
+        ("batch.row=100000", "batch: `tokens` must be at least `row` (100000), but is "),
+    ],
+)  # fmt: skip
+def test_without_a_recipe_a_mistake_is_the_command_lines(
+    change: str, problem: str, files: list[str], trained: list[Recipe]
+) -> None:
+    ran = regard("train", *files, change)
+    assert (ran.code, trained) == (2, [])
+    assert ran.err.startswith(f"regard: command line: {problem}")
+    assert ran.err.count("\n") == 1
+
+
 def test_a_recipe_that_was_given_is_not_changed(files: list[str], trained: list[Recipe]) -> None:
     ran = regard("train", "small", *files, "--out", "x")
     assert ran.code == 0, ran.err
@@ -189,6 +207,14 @@ def test_after_a_signal_one_process_says_how_to_go_on(files: list[str], monkeypa
         "Go on with the same torchrun command, and after `train` only: --resume --out 'my model'\n"
     )
     assert said(WORLD_SIZE="2", RANK="1") == ""
+
+
+def test_after_a_signal_that_came_too_late_to_stop_it_the_model_is_told(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "train", lambda *_: experiment.Outcome(Ending.done(5), "SIGINT", None))
+    ran = regard("train", "tiny", *files, "--out", "mine")
+    assert (ran.code, ran.err) == (130, "The model is in mine. Try: regard translate mine\n")
 
 
 @pytest.mark.parametrize("option", [["--json"], ["--world", "2"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -30,6 +31,7 @@ from regard.models.gpt import GPTSettings
 from regard.models.recurrent import RecurrentSettings
 from regard.recipe import Recipe, build_recipe
 from regard.settings.tree import text_of
+from regard.status import CLEAR
 from regard.training import checkpoint
 from regard.training.adapters import EVENTS
 from regard.training.log import TrainingLog
@@ -173,7 +175,8 @@ def test_a_checkpoint_made_by_a_signal_pushes_none_out_of_the_average(unbroken: 
 
 def test_a_signal_during_the_last_step_comes_too_late(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signal_at(monkeypatch, 2)
-    assert experiment.train(generated_recipe(["training.steps=2"]), out).signal is None
+    outcome = experiment.train(generated_recipe(["training.steps=2"]), out)
+    assert (outcome.signal, outcome.unfinished) == ("SIGTERM", False)  # who called it is to stop all the same
     load(out)
 
 
@@ -238,6 +241,51 @@ def test_a_resume_that_cannot_be_leaves_the_folder_so_that_a_right_one_works(unb
         experiment.train(replace(RECIPE, training=replace(RECIPE.training, steps=11)), out, resume=True)
     experiment.train(folder.read_recipe(out), out, resume=True)
     assert same_weights(unbroken, out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["average", "write"])
+def test_a_signal_after_the_last_step_is_told_once_the_model_is_written(
+    unbroken: Path, out: Path, monkeypatch: pytest.MonkeyPatch, when: str, number: signal.Signals
+) -> None:
+    owner, name = {"average": (checkpoint, "averaged"), "write": (folder, "write_end")}[when]
+    real = getattr(owner, name)
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(number)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        outcome = experiment.train(RECIPE, out)
+    assert (outcome.ending.reason, outcome.signal, outcome.unfinished) == ("done", number.name, False)
+    assert same_weights(unbroken, out)
+    load(out)
+
+
+def test_all_steps_are_said_to_be_done_once_the_model_is_there(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, said = folder.write_end, []
+
+    def write_end(*arguments: Any) -> None:
+        said.append(capsys.readouterr().err)
+        real(*arguments)
+
+    monkeypatch.setattr(folder, "write_end", write_end)
+    experiment.train(generated_recipe(["training.steps=2"]), out)
+    assert ["steps done" in text for text in (*said, capsys.readouterr().err)] == [False, True]
+
+
+def test_what_reading_showed_does_not_stay_on_the_screen(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("regard.status.PAUSE_ON_TERMINAL", 0.0)
+    monkeypatch.setattr("sys.stderr", screen)
+    experiment.train(generated_recipe(["training.steps=1"]), out)
+    rows = [row.rpartition(CLEAR)[2] for row in screen.getvalue().split("\n")]
+    assert "encoded " in screen.getvalue()
+    assert [row for row in rows if row.startswith(("encoded", "learned", "counted"))] == []
 
 
 def test_a_finished_model_can_be_trained_further(unbroken: Path, out: Path) -> None:

@@ -92,7 +92,8 @@ def test_the_plan_of_a_recipe_is_its_formula() -> None:
     step = recipe.batch.tokens * flops.training_token / (SHARE["cpu"] * SPEED)
     assert found.seconds == pytest.approx(30 * step)
     assert found.tokens_per_second == pytest.approx(2 * FILLED * recipe.batch.tokens / step)
-    assert found.steps_per_epoch == round(size.tokens / (FILLED * recipe.batch.tokens))
+    tokens = planning.counted(recipe, size).tokens
+    assert found.steps_per_epoch == round(tokens / (FILLED * recipe.batch.tokens))
     (alone,) = found.holdings
     assert (alone.weights, alone.activations, alone.most) == (memory.weights, memory.activations, memory.training)
     assert json.loads(json.dumps(found.to_json()))["holdings"][0]["way"] == "1 process"
@@ -262,8 +263,25 @@ def test_what_it_took_is_counted_within_the_positions_there_are(kind: str) -> No
 
 
 def test_rows_of_buckets_are_as_long_as_sentences() -> None:
-    recipe = generated_recipe(["batch.layout=buckets"])
+    recipe = generated_recipe(["batch.layout=buckets", "tokenizer={kind='words'}"])
     assert plan(recipe, CPU, CorpusSize(100, 4_500, 4_500)).length == 11  # ten tokens and an end
+
+
+def test_more_subwords_make_longer_tokens() -> None:
+    def tokens(kind: str, vocabulary: int) -> int:
+        recipe = generated_recipe([f"tokenizer={{kind='{kind}', vocabulary={vocabulary}}}"])
+        found = plan(recipe, CPU, CorpusSize(100, 45_000, 45_000)).corpus
+        assert found is not None
+        return found.tokens
+
+    # Multi30k en-de has 3.22, 4.52 and 6.15 bytes a token.
+    measured = {1_000: 3.22, 4_000: 4.52, 32_000: 6.15}
+    assert [tokens("bpe", vocabulary) for vocabulary in measured] == [
+        pytest.approx(45_000 / bytes_each, rel=0.1) for bytes_each in measured.values()
+    ]
+    assert tokens("bpe", 100) == tokens("bpe", 250)  # fewer than were measured
+    assert tokens("bpe", 500_000) == tokens("bpe", 32_000)
+    assert tokens("words", 1_000) == tokens("words", 32_000) == 10_100
 
 
 def test_epochs_are_said_in_words() -> None:

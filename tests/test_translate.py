@@ -130,7 +130,10 @@ def test_a_line_end_in_a_translation_does_not_make_a_line() -> None:
     ("options", "words"),
     [
         (["--beam", "0"], "--beam must be at least 1, but is 0"),
-        (["--beam", "9999"], "--beam must be at most 1,000; more beams rarely find better texts, but is 9999"),
+        (
+            ["--beam", "9999"],
+            "--beam must be at most 1,000, but is 9999; 4 are usual, and many rarely find better texts",
+        ),
         (["--beam", "-3"], "--beam must be at least 1, but is -3"),
         (["--alpha", "-1"], "--alpha must be from 0 (no penalty) to 10"),
         (["--nbest", "0"], "--nbest must be between 1 and --beam (4), but is 0"),

@@ -10,12 +10,13 @@ from typing import Any
 from regard.counts import so_many
 from regard.data.glance import CorpusSize
 from regard.machine import Machine
-from regard.planning import FILLED, Plan, plan
+from regard.planning import FILLED, Plan, counted, plan
 from regard.recipe import Recipe, load_recipe
 from regard.settings.tree import text_of
 
 CPU_HOURS = 4.0  # a recipe chosen for a CPU ends within these
 FEWEST_STEPS = 1_000  # however slow the CPU is
+TYPED = "command line"  # the place of a mistake where nobody named a recipe
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,17 @@ FURTHER = _Further()
 def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overrides: Sequence[str] = ()) -> Choice:
     """A recipe for a corpus of this size; `data` and `overrides` are settings that stand, `overrides` above all."""
     if size is None:
-        recipe = load_recipe("small", [*data, *overrides])
+        recipe = load_recipe("small", [*data, *overrides], place=TYPED)
         reason = "`small`: the corpus comes through a pipe, so that its size is not known"
         return Choice(recipe, "small", tuple(overrides), (reason,), plan(recipe, machine, None))
     for candidate in _candidates(size, machine):
-        suited = _steps(candidate, size)
-        # Who asks for a number of steps gets them, and a rate that goes by them.
-        steps = load_recipe(candidate.preset, [*data, f"training.steps={suited}", *overrides]).training.steps
         changes, reasons = _changes(candidate, size)
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides])
+        settings = load_recipe(candidate.preset, [*data, *changes, *overrides], place=TYPED)
+        suited = _steps(candidate, counted(settings, size))
+        # Who asks for a number of steps gets them, and a rate that goes by them.
+        asked_for = [*data, f"training.steps={suited}", *overrides]
+        steps = load_recipe(candidate.preset, asked_for, place=TYPED).training.steps
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, steps), *overrides], place=TYPED)
         found = plan(recipe, machine, size)
         too_long = machine.device == "cpu" and found.seconds > 3600 * CPU_HOURS
         if not too_long:
@@ -90,7 +93,7 @@ def choose(size: CorpusSize | None, machine: Machine, data: Sequence[str], overr
         hours = found.seconds / 3600
         fewer = max(FEWEST_STEPS, _rounded(steps * CPU_HOURS / hours))
         why = f"{steps:,} would take {hours:.0f} hours on this CPU; more steps, or a GPU, would make a better model"
-        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides])
+        recipe = load_recipe(candidate.preset, [*data, *changes, *_schedule(candidate, fewer), *overrides], place=TYPED)
         found = replace(found, steps=fewer, seconds=found.seconds * fewer / steps)
         steps = fewer
     reasons += [] if asked else [f"training.steps={steps}: {why}"]
@@ -105,6 +108,7 @@ def choose_further(
     Smaller batches, fewer steps, and Adam at a low rate, so that it learns the new text without losing the old.
     """
     before = load_recipe(recipe, overrides, sides)
+    size = None if size is None else counted(before, size)
     tokens = FURTHER.most_tokens if size is None else size.tokens / FURTHER.steps_an_epoch
     tokens = min(before.batch.tokens, max(FURTHER.fewest_tokens, before.batch.row, _rounded(tokens, 256)))
     epoch = 0.0 if size is None else size.tokens / (FILLED * tokens)

@@ -49,7 +49,10 @@ ROLL_BACKS = 3  # without a checkpoint of good steps between: then it gives up
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, by which signal (None: it was done), and the last validation."""
+    """How a run ended, which signal asked it to stop (None: none did), and the last validation.
+
+    One that came when the steps were done stopped nothing: then the model is whole, as the ending says.
+    """
 
     ending: Ending
     signal: str | None
@@ -59,6 +62,11 @@ class Outcome:
     def step(self) -> int:
         """The last step it made."""
         return self.ending.step
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it stopped before there was a model."""
+        return self.ending.reason == "signal"
 
 
 def train(recipe: Recipe, out: Path, resume: bool = False) -> Outcome:
@@ -114,6 +122,11 @@ def _no_room(out: Path, error: OSError) -> MissingError:
         f"{error.filename or out}: the disk must have room for what a run writes, but has none ({error.strerror}). "
         f"{whole}: make room, then go on with: regard train --resume --out {out}"
     )
+
+
+def _name(received: list[str]) -> str:
+    """Of the signal that asked to stop; of a team, another member may have had it."""
+    return received[0] if received else "SIGTERM"
 
 
 class _Run:
@@ -188,7 +201,7 @@ class _Run:
             reports=not known,
         )  # fmt: skip
         if status is not None:
-            status.close()
+            status.clear()  # its last state was seldom the end
         if not known and self.team.size > 1:
             write_file(self.out / folder.TOKENIZER, data.tokenizer.to_json())
         return data
@@ -213,7 +226,17 @@ class _Run:
         return log
 
     def to_the_end(self) -> Outcome:
-        """Step until done or told to stop; either way nothing learned is lost."""
+        """Step until done or told to stop; either way nothing learned is lost.
+
+        Who is told to stop while there is no step left to be made writes the model first, which is soon done.
+        """
+        with signals.noted() as received:
+            outcome = self._steps(received)
+            told = self.team.any(bool(received))
+            return replace(outcome, signal=_name(received)) if told else outcome
+
+    def _steps(self, received: list[str]) -> Outcome:
+        """Step on; `received` are the signals that have come."""
         course, found, rolled_back = self.recipe.training, None, 0
         self.trainer.stopwatch.start()
         report_every = course.report_every or (10 if self.trainer.device.type == "cuda" else 1)
@@ -226,37 +249,38 @@ class _Run:
             return self._finish(early, found)  # it had stopped to improve before it was interrupted
         if self.team.any(self._time_left() < 0) and self.trainer.step < course.steps:
             return self._finish(self._out_of_time(), found)  # its time was up before it went on
-        with signals.noted() as received:
-            while self.trainer.step < course.steps:
-                self.trainer.advance()
-                step, last = self.trainer.step, self.trainer.step == course.steps
-                validates, saves = last or step % course.validate_every == 0, last or step % course.save_every == 0
-                # A team can agree to stop only where all of its members meet; who is alone stops at once.
-                due = step % report_every == 0 or (bool(received) and self.team.size == 1)
-                if not (validates or saves or due):
-                    continue
-                self._report()
-                self.saver.check()
-                if self.trainer.wasted_in_a_row >= BAD_STEPS:
-                    rolled_back += 1
-                    self._roll_back(rolled_back)
-                    continue
-                late = self.team.any(self._time_left() < 0) and not last
-                told = self.team.any(bool(received)) and not last
-                if validates or late:
-                    found = self._validate()
-                if saves or late or told or (validates and step in self.ranking.best()):
-                    self._save()
-                    if not self.trainer.wasted_in_a_row:  # a checkpoint amid bad steps is no sign that it goes better
-                        rolled_back = 0
-                if told:
-                    name = received[0] if received else "SIGTERM"
-                    self.saver.wait()
-                    return self._ended(Ending.signal(step, name), name, found)
-                if late:
-                    return self._finish(self._out_of_time(), found)
-                if validates and (early := self.ranking.no_improvement(step)) is not None:
-                    return self._finish(early, found)
+        while self.trainer.step < course.steps:
+            self.trainer.advance()
+            step, last = self.trainer.step, self.trainer.step == course.steps
+            validates, saves = last or step % course.validate_every == 0, last or step % course.save_every == 0
+            # A team can agree to stop only where all of its members meet; who is alone stops at once.
+            due = step % report_every == 0 or (bool(received) and self.team.size == 1)
+            if not (validates or saves or due):
+                continue
+            self._report()
+            self.saver.check()
+            if self.trainer.wasted_in_a_row >= BAD_STEPS:
+                rolled_back += 1
+                self._roll_back(rolled_back)
+                continue
+            late = self.team.any(self._time_left() < 0) and not last
+            told = self.team.any(bool(received)) and not last
+            if validates or late:
+                found = self._validate()
+            if saves or late or told or (validates and step in self.ranking.best()):
+                self._save()
+                if not self.trainer.wasted_in_a_row:  # a checkpoint amid bad steps is no sign that it goes better
+                    rolled_back = 0
+            if told:
+                self.saver.wait()
+                ending = Ending.signal(step, _name(received))
+                self.log.end(ending)
+                self.log.say(ending.sentence)
+                return Outcome(ending, None, None if found is None else found.validation)
+            if late:
+                return self._finish(self._out_of_time(), found)
+            if validates and (early := self.ranking.no_improvement(step)) is not None:
+                return self._finish(early, found)
         return self._finish(Ending.done(course.steps), found)
 
     # ---- between steps
@@ -314,6 +338,7 @@ class _Run:
         if times > ROLL_BACKS:
             ending = Ending.diverged(step, ROLL_BACKS)
             self.log.end(ending)
+            self.log.say(ending.sentence)
             raise DataError(f"{self.out}: {ending.sentence}")
         for line in self._go_back_to_checkpoint():
             self.log.say(f"warning: {line}")
@@ -371,10 +396,6 @@ class _Run:
 
     # ---- the end
 
-    def _ended(self, ending: Ending, by: str | None, found: Examination | None) -> Outcome:
-        self.log.end(ending)
-        return Outcome(ending, by, None if found is None else found.validation)
-
     def _finish(self, ending: Ending, last: Examination | None) -> Outcome:
         """Choose the final weights and write the model; a run that goes on at its very end has no `last` validation."""
         last = last or self._validate()
@@ -391,11 +412,12 @@ class _Run:
                 "note: the last step alone is better: it still learned fast, and the mean holds it back. To end with "
                 f"that: regard train --resume --out {shlex.quote(str(self.out))} training.average=1"
             )
-        outcome = self._ended(ending, None, final)
+        self.log.end(ending)  # the card tells it, and the manifest is over all
         self._draw_curves()
         if self.team.leads:
             folder.write_end(self.out, weights, self._card(ending, final))
-        return outcome
+        self.log.say(ending.sentence)  # not before: who reads it takes the model to be there
+        return Outcome(ending, None, final.validation)
 
     def _card(self, ending: Ending, final: Examination) -> str:
         events = read_metrics(self.out / folder.METRICS)

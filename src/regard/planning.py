@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from regard.counts import so_many
-from regard.data.glance import CorpusSize, alphabet
+from regard.data.glance import CorpusSize, alphabet, subword_bytes
 from regard.data.labelled import expected_labels
 from regard.fitting import check_fits
 from regard.machine import Machine, matmul_speed
@@ -24,7 +24,7 @@ from regard.models.interface import Learner, SequenceModel
 from regard.recipe import LABELLING, Recipe
 from regard.status import clock
 from regard.text.labels import FIRST
-from regard.text.learning import SPECIALS
+from regard.text.learning import MERGING, SPECIALS
 from regard.training.optim import state_bytes, step_flops
 from regard.viewing.costs import SENTENCE, count_training, spent
 
@@ -192,6 +192,8 @@ def _vocabulary(
     tokenizer = recipe.tokenizer
     if tokenizer.kind == "bytes" and tokenizer.vocabulary == BYTES_ALONE and size is not None:
         return tokenizer.vocabulary, "recipe", replace(size, bytes_a_token=1.0)
+    if tokenizer.kind in MERGING and size is not None:
+        size = replace(size, bytes_a_token=subword_bytes(tokenizer.vocabulary))
     if tokenizer.kind != "characters":
         return tokenizer.vocabulary, "recipe", size
     found = None if size is None else alphabet(recipe.data, tokenizer.composes)
@@ -199,6 +201,11 @@ def _vocabulary(
         return tokenizer.vocabulary, "limit", size
     vocabulary = min(tokenizer.vocabulary, len(found.characters) + len(SPECIALS))
     return vocabulary, "corpus", replace(size, bytes_a_token=found.bytes_each)
+
+
+def counted(recipe: Recipe, size: CorpusSize) -> CorpusSize:
+    """The corpus in tokens of the recipe's vocabulary."""
+    return _vocabulary(recipe, size)[2] or size
 
 
 def _row_length(recipe: Recipe, size: CorpusSize | None) -> int:

@@ -138,8 +138,10 @@ def find(name: str) -> Path:
     return file
 
 
-def load_recipe(name: str, overrides: Sequence[str] = (), sides: Mapping[str, str] | None = None) -> Recipe:
-    """A recipe from a file or a preset, with `key=value` overrides on top.
+def load_recipe(
+    name: str, overrides: Sequence[str] = (), sides: Mapping[str, str] | None = None, place: str | None = None
+) -> Recipe:
+    """A recipe from a file or a preset, with `key=value` overrides on top; `place`, if not `name`, is named in errors.
 
     Files of two `sides` take the place of its whole corpus: what it validates and tests on goes with what it trains on.
     """
@@ -147,7 +149,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), sides: Mapping[str, st
     tree = settings.read(Path(name) if is_file else find(name), find, settings.table_kinds(Recipe))
     if sides:
         tree = {**tree, "data": {"kind": Files.kind, **sides}}
-    return build_recipe(_begun(tree, overrides), overrides, name)
+    return build_recipe(_begun(tree, overrides), overrides, place or name)
 
 
 def build_recipe(tree: dict[str, Any], overrides: Sequence[str], place: str) -> Recipe:

@@ -146,7 +146,7 @@ def test_zip_files_that_are_no_documents_are_refused() -> None:
         (b"\xd0\xcf\x11\xe0rest", "older or an encrypted one"),
         (zipped({"a": b"b"}), "has no [Content_Types].xml"),
         (zipped({str(n): b"" for n in range(10_001)}), "have at most 10,000 entries"),
-        (word("<w:p/>")[:-30], "must be a zip file"),
+        (word("<w:p/>")[:-30], "(File is not a zip file). Copy it again, or save it again as .docx."),
     ):
         with pytest.raises(DataError, match=re.escape(words)):
             read("a.docx", data)

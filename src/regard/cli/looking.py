@@ -45,8 +45,9 @@ def view(
     endings = (".html", ".htm") if what == "page" else (".html", ".htm", ".svg", ".png")
     if out.suffix not in endings:
         rule = "a page, so its name must end in .html" if what == "page" else "one of .html, .svg and .png"
-        fix = " Name it so, or ask for a drawing, as --what heads." if what == "page" else ""
-        raise UsageError(f"{out}: the picture is {rule}, but ends in `{out.suffix}`.{fix}")
+        fix = "Name it so, or ask for a drawing, as --what heads" if what == "page" else f"Name it as --out {what}.svg"
+        found = f"ends in `{out.suffix}`" if out.suffix else "has no such ending"
+        raise UsageError(f"{out}: the picture is {rule}, but {found}. {fix}.")
     for option, given, read_by in (
         ("--name", name, (*OF_ONE_HEAD, "heads")), ("--layer", layer, OF_ONE_HEAD), ("--head", head, OF_ONE_HEAD),
     ):  # fmt: skip

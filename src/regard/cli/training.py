@@ -62,12 +62,19 @@ def train(
     found = asked.recipe()
     place = out or Path("runs") / found.name
     outcome = experiment.train(found, place, resume)
-    _exit_if_stopped(outcome.signal, place)
+    if outcome.unfinished:
+        _say_how_to_go_on(place)
+    elif _speaks():
+        _say_what_next(found, place)
+    if outcome.signal is not None:
+        raise typer.Exit(STOPPED_BY[outcome.signal])
+
+
+def _say_what_next(found: Recipe, place: Path) -> None:
     verb = {"text": "generate", "music": "generate"}.get(found.data.kind, "translate")
     verb = {"classifier": "classify", "tagger": "tag", "bert": "fill"}.get(found.model.kind, verb)
     rest = " --midi out.mid" if found.data.kind == "music" else ""
-    if _speaks():
-        print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
+    print(f"The model is in {place}. Try: regard {verb} {quote(str(place))}{rest}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,7 @@ class _Asked:
     def choose(self) -> Choice:
         """A recipe for this corpus and this machine, or the course of a model that goes on with its own."""
         from regard import folder, shipped
-        from regard.choosing import choose, choose_further
+        from regard.choosing import TYPED, choose, choose_further
         from regard.data.glance import check_there, measure
         from regard.recipe import load_recipe
 
@@ -166,7 +173,7 @@ class _Asked:
             settings = load_recipe(own, self.changes, self.sides)
             check_there(settings.data)
             return choose_further(own, measure(settings.data), _machine(settings), self.changes, self.sides)
-        settings = load_recipe("small", [*self.data, *self.changes])
+        settings = load_recipe("small", [*self.data, *self.changes], place=TYPED)
         check_there(settings.data)
         return choose(measure(settings.data), _machine(settings), self.data, self.changes)
 
@@ -216,17 +223,13 @@ def _print_plan(asked: _Asked, world: int, as_json: bool) -> None:
     print(found.to_text() if choice is None else replace(choice, plan=found).to_text(asked.arguments))
 
 
-def _exit_if_stopped(signal: str | None, out: Path) -> None:
-    """Say how to go on after a signal, and leave with the code shells expect of it."""
+def _say_how_to_go_on(out: Path) -> None:
     from regard.training.team import world_size
 
-    if signal is None:
-        return
     if _speaks():
         # The recipe and its changes are in the folder, so these are all the arguments, for one process or for several.
         how = "with: regard train" if world_size() == 1 else "with the same torchrun command, and after `train` only:"
         print(f"Go on {how} --resume --out {quote(str(out))}", file=sys.stderr)
-    raise typer.Exit(STOPPED_BY[signal])
 
 
 def _speaks() -> bool:

@@ -70,17 +70,20 @@ class SearchSettings:
     def __post_init__(self) -> None:
         check_words(self)
         if not 1 <= self.beam <= MOST_BEAMS:
-            rule = "at least 1" if self.beam < 1 else f"at most {MOST_BEAMS:,}; more beams rarely find better texts"
-            raise ValueError(f"`beam` must be {rule}, but is {self.beam}")
+            rule = "at least 1" if self.beam < 1 else f"at most {MOST_BEAMS:,}"
+            raise ValueError(
+                f"`beam` must be {rule}, but is {self.beam}; 4 are usual, and many rarely find better texts"
+            )
         if not 1 <= self.nbest <= self.beam:
-            raise ValueError(f"`nbest` must be between 1 and `beam` ({self.beam}), but is {self.nbest}")
+            fix = "give 1 or more" if self.nbest < 1 else "ask for fewer, or raise `beam`"
+            raise ValueError(f"`nbest` must be between 1 and `beam` ({self.beam}), but is {self.nbest}; {fix}")
         if not 0 <= self.alpha <= 10:
-            raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}")
+            raise ValueError(f"`alpha` must be from 0 (no penalty) to 10, but is {self.alpha}; 0.6 is usual")
         if not 0 <= self.coverage <= 10:
-            raise ValueError(f"`coverage` must be from 0 (no penalty) to 10, but is {self.coverage}")
+            raise ValueError(f"`coverage` must be from 0 (no penalty) to 10, but is {self.coverage}; 0 is without it")
         check_at_least(0, self, "extra_length", "min_length", "no_repeat", "diversity")
         if self.groups < 1 or self.beam % self.groups:
-            raise ValueError(f"`groups` must divide `beam` ({self.beam}), but is {self.groups}")
+            raise ValueError(f"`groups` must divide `beam` ({self.beam}), but is {self.groups}; give 1 or `beam`")
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """What the log-probability of a text of so many tokens, the end among them, is divided by."""

@@ -34,7 +34,10 @@ class Package:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
-            raise DataError(f"{name}: must be a zip file, as each .docx is, but is not ({error}).") from error
+            raise DataError(
+                f"{name}: must be a zip file, as each .docx is, but is not ({error}). Copy it again, or save it "
+                "again as .docx."
+            ) from error
         self._check(self._zip.infolist())
 
     @property

@@ -130,7 +130,7 @@ def _prepare(recipe: Recipe, out: Path, say: Say) -> None:
         say("corpus: reading it, and learning a vocabulary from it unless that is known; a large one takes minutes")
         status = StatusLine()
         read_dataset(recipe.data, recipe.tokenizer, recipe.seed, status=status)
-        status.close()
+        status.clear()
 
 
 def _make(study: Study, row: Row, recipe: Recipe, out: Path, changes: list[str], say: Say) -> str | None:

@@ -139,7 +139,7 @@ class _Builder:
         except ValidationError as error:
             spare = "write such a value"
             if default is not dataclasses.MISSING:
-                spare += f", or leave {key} out" + (f" for {text_of(default)}" if default is not None else "")
+                spare += f", or leave {key} out"  # for what a file underneath says, or the default: not known here
             for spot, (inner, found, rule) in _faults(hint, value, key, error.errors()).items():
                 fix = _correction(inner, found) or spare
                 self.problems.append(f"{spot}: {rule}, but is {_show(found)}; {fix}")

@@ -90,9 +90,8 @@ class TrainingLog:
                 self.say(line)
 
     def end(self, ending: Ending) -> None:
-        """Record and say why the run ended."""
+        """Record why the run ended."""
         self._write({"event": "end", "step": ending.step, "reason": ending.reason, "sentence": ending.sentence})
-        self.say(ending.sentence)
 
     def close(self) -> None:
         """End the status line, and close the file and whatever else keeps the numbers."""
