@@ -14,7 +14,7 @@ from regard.bands.band import BANDS, read_band
 from regard.bands.comparing import AMOUNT
 from regard.bands.measuring import ASSUMED, FALLING
 from regard.choosing import CPU_HOURS
-from regard.data.glance import BYTES_A_TOKEN
+from regard.data.glance import BYTES_A_TOKEN, subword_bytes
 from regard.planning import SHARE
 from regard.recipe import presets
 from regard.status import PAUSE_ELSEWHERE
@@ -49,7 +49,9 @@ def test_the_plans_can_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_numbers_are_those_of_the_code() -> None:
     text = " ".join(prose(PAGE).split())
-    assert f"{BYTES_A_TOKEN} bytes are taken for a token" in text
+    told = [f"{subword_bytes(vocabulary):.1f} with {vocabulary:,}" for vocabulary in (1_000, 4_000, 8_000, 32_000)]
+    assert ", ".join(told) in text
+    assert f"{BYTES_A_TOKEN} bytes for words" in text
     assert f"{SHARE['cpu']} of that speed on a CPU and {SHARE['cuda']} on a GPU" in text
     assert f"what can be done in {CPU_HOURS:g} hours" in text
     assert f"over the last {RECENT:g} seconds" in text
