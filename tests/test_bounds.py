@@ -34,7 +34,7 @@ def test_at_least(value: float) -> None:
 
 @pytest.mark.parametrize("value", [-1e-9, 1.0, nan])
 def test_shares(value: float) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 0 and below 1, but is {value}; give 0, ")):
+    with pytest.raises(ValueError, match=re.escape(f"`one` must be at least 0 and below 1, but is {value}; give 0.1 ")):
         check_shares(Numbers(value), "one")
 
 

@@ -169,8 +169,8 @@ def _pour(
     if resume or share.world > 1:
         found = "this run is to go on with it" if resume else f"there are {share.world} processes"
         raise UsageError(
-            f"{out}: a device or a pipe can only be written by one process from beginning to end, but {found}. "
-            "Name a file."
+            f"{out}: a device, a pipe or a stream can only be written by one process from beginning to end, but "
+            f"{found}. Name a file."
         )
     with naming(out), pouring(out) as stream:
         for window in windows:

@@ -41,8 +41,8 @@ def small(**changes: Any) -> Transformer:
         ({"d_ff": 0}, "`d_ff` must be at least 1, but is 0; give 1 or more"),
         ({"d_k": 0}, "`d_k` must be at least 1, but is 0; give 1 or more"),
         ({"d_v": 0}, "`d_v` must be at least 1, but is 0; give 1 or more"),
-        ({"dropout": 1.0}, "`dropout` must be at least 0 and below 1, but is 1.0; give 0, 0.1 or 0.3, say"),
-        ({"dropout": -0.1}, "`dropout` must be at least 0 and below 1, but is -0.1; give 0, 0.1 or 0.3, say"),
+        ({"dropout": 1.0}, "`dropout` must be at least 0 and below 1, but is 1.0; give 0.1 or 0.9, say"),
+        ({"dropout": -0.1}, "`dropout` must be at least 0 and below 1, but is -0.1; give 0.1 or 0.9, say"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(wrong: dict[str, Any], message: str) -> None:

@@ -14,8 +14,8 @@ def check_at_least(least: int, settings: Any, *names: str) -> None:
 
 
 def check_shares(settings: Any, *names: str) -> None:
-    """Raise ValueError unless these are parts of a whole that leave some of it, as a dropout must."""
-    _check(settings, names, "at least 0 and below 1", lambda value: 0 <= value < 1, "0, 0.1 or 0.3, say")
+    """Raise ValueError unless these are parts of a whole that leave some of it, as a dropout or Adam's betas must."""
+    _check(settings, names, "at least 0 and below 1", lambda value: 0 <= value < 1, "0.1 or 0.9, say")
 
 
 def check_weights(settings: Any, *names: str) -> None:
